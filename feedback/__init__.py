@@ -1,0 +1,1 @@
+"""Instruments: programs that run beside the candidate in a cage and leave evidence. The host never imports them."""

@@ -1,0 +1,43 @@
+"""Errors a user sees: one line that says what, where and what to do, and the exit code that DESIGN documents."""
+
+
+class InfraAgentError(Exception):
+    """Base of every error this program raises on purpose. ``exit_code`` is the process's exit status."""
+
+    exit_code = 1
+
+
+class JudgedError(InfraAgentError):
+    """Something was judged and failed."""
+
+    exit_code = 1
+
+
+class UsageError(InfraAgentError):
+    """Bad input or bad use."""
+
+    exit_code = 2
+
+
+class InconclusiveError(InfraAgentError):
+    """The evidence does not decide."""
+
+    exit_code = 3
+
+
+class BudgetError(InfraAgentError):
+    """A budget of the session is used up."""
+
+    exit_code = 4
+
+
+class SandboxError(InfraAgentError):
+    """No cage could be had, or it broke in a way that is not the candidate's doing."""
+
+    exit_code = 6
+
+
+class ModelError(InfraAgentError):
+    """The model could not be reached, or what it said cannot be used."""
+
+    exit_code = 7

@@ -1,0 +1,1 @@
+"""Cages: the host's side of running code that is not trusted."""

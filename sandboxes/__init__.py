@@ -1,0 +1,1 @@
+"""The untrusted side: what runs inside a cage. The host never imports this package."""

@@ -1,0 +1,1 @@
+"""Code shared by the programs that run inside a cage: standard library and numpy only."""

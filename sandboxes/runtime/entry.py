@@ -1,0 +1,51 @@
+"""Load the task's entry point from the workspace and call it on numpy arrays."""
+
+import hashlib
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sandboxes.runtime.request import WORKSPACE
+
+Entry = Callable[..., dict[str, Any]]
+
+
+def load(args: dict[str, Any]) -> Entry:
+    """The callable of ``args["entry"] = {"module", "callable"}``."""
+    where = args["entry"]
+    return getattr(importlib.import_module(where["module"]), where["callable"])  # type: ignore[no-any-return]
+
+
+def call(entry: Entry, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """``entry(**inputs)`` with torch tensors that share the arrays' memory; outputs as numpy arrays.
+
+    Raises TypeError when the entry does not return a dict of plain tensors: a subclass could compute later.
+    """
+    import torch
+
+    outputs = entry(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+    if type(outputs) is not dict:
+        raise TypeError(f"the entry returned {type(outputs).__name__}, a dict of tensors is expected")
+    for name, value in outputs.items():
+        if type(value) is not torch.Tensor:
+            raise TypeError(f"stage {name}: {type(value).__name__}, a plain torch.Tensor is expected")
+    return {name: value.detach().numpy() for name, value in outputs.items()}
+
+
+def relative(path: str) -> str:
+    """A file of the workspace as the task names it; other paths unchanged."""
+    return path.removeprefix(WORKSPACE + "/")
+
+
+def loaded_files() -> dict[str, str]:
+    """Workspace file -> sha256 of what was imported from it: what ran is what was changed."""
+    digests = {}
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if path and path.startswith(WORKSPACE + "/"):
+            digests[relative(path)] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return digests

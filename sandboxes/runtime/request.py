@@ -1,0 +1,76 @@
+"""Read a request from the input mapping, run its program, write what it leaves to the output mapping.
+
+Input:   u64 length of a JSON head, the head, then sections at the offsets the head names.
+Output:  slots at the offsets the head names (poisoned by the host), then the report: u64 length, bytes.
+"""
+
+import io
+import json
+import mmap
+import os
+import runpy
+import struct
+import sys
+import tarfile
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+WORKSPACE = "/ws"
+
+
+@dataclass
+class Request:
+    """What the host asked for. ``slots`` maps a stage to dtype, shape, offset in bytes."""
+
+    program: str
+    args: dict[str, Any]
+    slots: dict[str, dict[str, Any]]
+    report_at: tuple[int, int]
+    sections: dict[str, memoryview] = field(repr=False)
+    sink: mmap.mmap = field(repr=False)
+
+    def write_report(self, data: bytes) -> None:
+        """Leave ``data`` as the request's report; raises ValueError when it is larger than the host allows."""
+        offset, capacity = self.report_at
+        if len(data) + 8 > capacity:
+            raise ValueError(f"report of {len(data)} bytes, {capacity - 8} allowed")
+        self.sink[offset : offset + 8] = struct.pack("<Q", len(data))
+        self.sink[offset + 8 : offset + 8 + len(data)] = data
+
+
+_current: Request | None = None
+
+
+def current() -> Request:
+    """The request that this process serves."""
+    if _current is None:
+        raise RuntimeError("no request: this program runs only inside a cage")
+    return _current
+
+
+def _parse(source: mmap.mmap, sink: mmap.mmap, length: int) -> Request:
+    view = memoryview(source)[:length]
+    (size,) = struct.unpack_from("<Q", view)
+    head = json.loads(bytes(view[8 : 8 + size]))
+    sections = {name: view[start : start + count] for name, (start, count) in head["sections"].items()}
+    return Request(head["program"], head["args"], head["slots"], tuple(head["report"]), sections, sink)
+
+
+def run(source: mmap.mmap, sink: mmap.mmap, length: int) -> None:
+    """Unpack the workspace and run the program, ``python -m`` style."""
+    global _current
+    _current = request = _parse(source, sink, length)
+    os.chdir(WORKSPACE)
+    if "tree" in request.sections:
+        with tarfile.open(fileobj=io.BytesIO(request.sections["tree"])) as tree:
+            tree.extractall(WORKSPACE, filter="data")
+    sys.path.append(WORKSPACE)  # behind the instruments: a workspace cannot shadow them
+    sys.argv = [request.program]
+    runpy.run_module(request.program, run_name="__main__", alter_sys=False)
+
+
+def print_error() -> None:
+    """The traceback of the exception at hand, on stderr."""
+    traceback.print_exc()
+    sys.stderr.flush()
