@@ -9,11 +9,13 @@ CLONE_NEWIPC = 0x08000000
 CLONE_NEWPID = 0x20000000
 
 _PR_SET_DUMPABLE = 4
+_PR_SET_KEEPCAPS = 8
 _PR_SET_SECCOMP = 22
 _PR_CAPBSET_DROP = 24
 _PR_SET_NO_NEW_PRIVS = 38
 _CAP_VERSION_3 = 0x20080522
 _LAST_CAP = 40
+_CAP_KILL, _CAP_SETPCAP, _CAP_SYS_ADMIN = 5, 8, 21
 _MS_NOSUID_NODEV = 2 | 4
 _MS_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
 
@@ -30,6 +32,17 @@ def check(result: int, what: str) -> None:
 def hide() -> None:
     """No ptrace and no /proc/<pid>/mem for a process of the same uid."""
     check(libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
+
+
+def become(uid: int) -> None:
+    """Change to ``uid`` for good, keeping only what PID 1 of a cage needs: SYS_ADMIN, SETPCAP, KILL in this namespace."""
+    check(libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl(PR_SET_KEEPCAPS)")
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    kept = (1 << _CAP_SYS_ADMIN) | (1 << _CAP_SETPCAP) | (1 << _CAP_KILL)
+    header = struct.pack("Ii", _CAP_VERSION_3, 0)
+    check(libc.capset(header, struct.pack("6I", kept, kept, 0, 0, 0, 0)), "capset")
 
 
 def fresh_mounts(size_mb: int, inodes: int) -> None:

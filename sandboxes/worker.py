@@ -5,7 +5,8 @@ gets a pid, mount and ipc namespace of its own, so that ending it leaves nothing
 
     PID 1 ── fork ──▶ init of the request (reaps, holds the namespace) ── fork ──▶ child (confined, runs the program)
 
-Descriptors inherited from the host: 3 the judge's socket, 4 the input mapping (sealed), 5 the output mapping.
+Descriptors inherited from the host, their numbers in CAGE_FDS: the judge's socket, the input mapping (sealed), the
+output mapping.
 """
 
 import gc
@@ -23,25 +24,11 @@ import time
 from sandboxes import confine
 from sandboxes.runtime import request
 
-JUDGE_FD, IN_FD, OUT_FD = 3, 4, 5
+JUDGE_FD, IN_FD, OUT_FD = map(int, os.environ["CAGE_FDS"].split(","))
 START = struct.Struct("<4sQ")  # tag, bytes of the request in the input mapping
 DONE = struct.Struct("<4siiQQQ")  # tag, exit code, signal, wall ns, cpu us, peak rss KiB
 LIMITS = struct.Struct("<QQQQQ")  # address space, file size, processes, cpu seconds, tmpfs MiB
 INODES = 20_000
-
-
-def become_unprivileged() -> None:
-    """On a root host the cage is started as uid 0 of its namespace to reach its mounts; leave that uid for good."""
-    if os.environ.get("CAGE_SETUID"):
-        uid = int(os.environ["CAGE_SETUID"])
-        confine.check(confine.libc.prctl(8, 1, 0, 0, 0), "prctl(PR_SET_KEEPCAPS)")
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-        kept = (1 << 21) | (1 << 8) | (1 << 5)  # SYS_ADMIN, SETPCAP, KILL
-        low = kept & 0xFFFFFFFF
-        header = struct.pack("Ii", 0x20080522, 0)
-        confine.check(confine.libc.capset(header, struct.pack("6I", low, low, 0, 0, 0, 0)), "capset")
 
 
 def set_limits(packed: bytes) -> int:
@@ -69,9 +56,10 @@ def run_child(length: int, bpf: bytes) -> None:
     request.run(source, sink, length)
 
 
-def hold_namespace(length: int, bpf: bytes, limits: bytes) -> None:
+def hold_namespace(length: int, bpf: bytes, limits: bytes, own_pid_namespace: int) -> None:
     """Init of the request's pid namespace: make the mounts, start the child, reap, end as the child ended."""
     os.close(JUDGE_FD)
+    os.close(own_pid_namespace)
     confine.hide()
     confine.check(confine.libc.unshare(confine.CLONE_NEWNS | confine.CLONE_NEWIPC), "unshare")
     tmpfs = set_limits(limits)
@@ -103,7 +91,7 @@ def start(length: int, bpf: bytes, limits: bytes, own_pid_namespace: int) -> int
     init = os.fork()
     if init == 0:
         try:
-            hold_namespace(length, bpf, limits)
+            hold_namespace(length, bpf, limits, own_pid_namespace)
         except BaseException:
             request.print_error()
         os._exit(70)
@@ -131,7 +119,8 @@ def wait(init: int, judge: socket.socket, began: int) -> bytes | None:
 
 def main() -> None:
     """Serve requests until the judge hangs up."""
-    become_unprivileged()
+    if "CAGE_SETUID" in os.environ:  # a root host: uid 0 was needed to reach the mounts, and only for that
+        confine.become(int(os.environ["CAGE_SETUID"]))
     confine.hide()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # PID 1 with a default action: a signal from inside is dropped
     judge = socket.socket(fileno=JUDGE_FD)

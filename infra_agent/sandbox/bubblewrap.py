@@ -94,10 +94,11 @@ def _scratch_mounts(size_mb: int) -> list[str]:
     return [*argv, "--remount-ro", "/"]
 
 
-def command(profile: Profile, extra: dict[str, Path], user_namespace: int | None) -> list[str]:
+def command(profile: Profile, extra: dict[str, Path], user_namespace: int | None, worker_fds: tuple[int, int, int]) -> list[str]:
     """The argv that starts a cage of ``profile``. ``extra`` maps places in the cage to host folders, read-only.
 
-    ``user_namespace`` is a descriptor from :mod:`userns` on a root host, else None.
+    ``user_namespace`` is a descriptor from :mod:`userns` on a root host, else None. ``worker_fds`` are the descriptors
+    the worker inherits: the judge's socket, the input mapping, the output mapping.
     """
     argv = [executable(), "--unshare-pid", "--as-pid-1", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     argv += ["--unshare-cgroup-try", "--die-with-parent", "--new-session", "--hostname", "cage", "--clearenv", "--cap-drop", "ALL"]
@@ -114,7 +115,7 @@ def command(profile: Profile, extra: dict[str, Path], user_namespace: int | None
     for capability in capabilities:
         argv += ["--cap-add", capability]
     argv += [*_system_mounts(), *_python_mounts(), *_own_mounts(extra), *_scratch_mounts(profile.limits.tmpfs_mb)]
-    environment |= {"PYTHONPATH": APP, "PYTHONDONTWRITEBYTECODE": "1", "CAGE_PRELOAD": ",".join(profile.preload)}
+    environment |= {"CAGE_FDS": ",".join(map(str, worker_fds)), "PYTHONPATH": APP, "PYTHONDONTWRITEBYTECODE": "1", "CAGE_PRELOAD": ",".join(profile.preload)}
     for key, value in (environment | profile.environment).items():
         argv += ["--setenv", key, value]
     return [*argv, "--", _python(), "-s", "-B", "-m", "sandboxes.worker"]

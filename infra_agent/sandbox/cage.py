@@ -20,7 +20,7 @@ _START = struct.Struct("<4sQ")
 _DONE = struct.Struct("<4siiQQQ")
 _LIMITS = struct.Struct("<QQQQQ")
 _READY_S = 60.0
-REPORT_BYTES = 16 << 20
+REPORT_MB = 16
 
 
 @dataclass(frozen=True)
@@ -68,28 +68,19 @@ class Cage:
         self._await_ready()
 
     def _spawn(self, socket_fd: int, text_fd: int) -> subprocess.Popen[bytes]:
-        """Start bubblewrap with the worker's three descriptors at 3, 4 and 5."""
+        """Start bubblewrap; on a root host inside a user namespace that maps the worker to another uid."""
         if os.geteuid() != 0:
             return self._popen(None, socket_fd, text_fd)
         with userns.mapped_namespace(int.from_bytes(os.urandom(2), "little")) as namespace:
             return self._popen(namespace, socket_fd, text_fd)
 
     def _popen(self, namespace: int | None, socket_fd: int, text_fd: int) -> subprocess.Popen[bytes]:
-        argv = bubblewrap.command(self.profile, self._mounts, None if namespace is None else 6)
-        wanted = [socket_fd, self._mappings.in_fd, self._mappings.out_fd]
-        wanted += [] if namespace is None else [namespace]
-
-        def place_descriptors() -> None:
-            high = [os.dup2(fd, 100 + n) for n, fd in enumerate(wanted)]
-            for n, fd in enumerate(high):
-                os.dup2(fd, 3 + n, inheritable=True)
-                os.close(fd)
-
-        process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=text_fd, stderr=text_fd, env={}, close_fds=False,
-            preexec_fn=place_descriptors, start_new_session=True,
+        worker_fds = (socket_fd, self._mappings.in_fd, self._mappings.out_fd)
+        argv = bubblewrap.command(self.profile, self._mounts, namespace, worker_fds)
+        passed = (*worker_fds, *(() if namespace is None else (namespace,)))
+        return subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=text_fd, stderr=text_fd, env={}, pass_fds=passed, start_new_session=True
         )  # fmt: skip
-        return process
 
     def _await_ready(self) -> None:
         """Hand the filter over and wait for PID 1 to have preloaded."""
@@ -118,11 +109,12 @@ class Cage:
         sections: dict[str, bytes] | None = None,
         shapes: dict[str, tuple[str, tuple[int, ...]]] | None = None,
         timeout_s: float | None = None,
+        report_mb: int = REPORT_MB,
     ) -> Result:
         """Run ``program`` in a fresh namespace of this cage. ``shapes`` maps an output to (dtype, shape)."""
         if not self.alive:
             raise SandboxError("this cage is closed")
-        layout = plan(shapes or {}, REPORT_BYTES)
+        layout = plan(shapes or {}, report_mb << 20)
         length = self._mappings.write(program, args, sections or {}, layout)
         began = time.monotonic()
         self._judge.send(_START.pack(b"STRT", length) + _pack_limits(self.profile.limits))

@@ -1,0 +1,20 @@
+"""One way to turn data into bytes, so that equal data has equal digests."""
+
+import hashlib
+import json
+from typing import Any
+
+
+def encode(value: Any) -> bytes:
+    """Canonical JSON: sorted keys, no white space, UTF-8. Raises ValueError for NaN and infinities."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def digest(data: bytes) -> str:
+    """Hex SHA-256."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_of(value: Any) -> str:
+    """Hex SHA-256 of the canonical JSON of ``value``."""
+    return digest(encode(value))

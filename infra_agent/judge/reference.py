@@ -1,0 +1,104 @@
+"""The reference side: the task's own judge code in a cage of its own. What leaves it is JSON and safetensors."""
+
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from infra_agent.errors import UsageError
+from infra_agent.judge.tensors import Bound
+from infra_agent.sandbox.cage import Result
+from infra_agent.sandbox.pool import CagePool
+
+_PROGRAM = "sandboxes.runtime.reference"
+_REPORT_MB = 1024
+
+
+class Case(BaseModel):
+    """One case of a task: public or held-out."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str
+    split: str
+    size: int
+    when: str
+    """always: cheap enough for every look. gate: only when a proposal is judged."""
+    bounds: dict[str, Bound]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Fresh contents of a case: inputs as safetensors bytes, truth in float64, the reference's outputs."""
+
+    inputs: bytes
+    truth: dict[str, np.ndarray]
+    reference: dict[str, np.ndarray]
+
+    @property
+    def shapes(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Stage -> (safetensors dtype, shape) of what a candidate must return."""
+        names = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "int8": "I8", "uint8": "U8"}
+        return {stage: (names[value.dtype.name], value.shape) for stage, value in self.reference.items()}
+
+
+class Reference:
+    """Talks to the reference cage of one task."""
+
+    def __init__(self, judge_folder: Path) -> None:
+        self._where = judge_folder / "task.py"
+        self._pool = CagePool("reference", {"/judge": judge_folder})
+
+    def _ask(self, operation: str, **args: Any) -> tuple[Any, bytes]:
+        with self._pool.cage() as cage:
+            result = cage.request(_PROGRAM, {"operation": operation, **args}, report_mb=_REPORT_MB)
+        if not result.ok:
+            raise UsageError(f"{self._where}: {operation} {result.ended}: {last_line(result)}")
+        (size,) = struct.unpack_from("<Q", result.report)
+        return json.loads(result.report[8 : 8 + size]), result.report[8 + size :]
+
+    def cases(self, split: str) -> list[Case]:
+        """Cases of a split, with their bounds."""
+        listed, _ = self._ask("cases", split=split)
+        try:
+            return [Case.model_validate({**entry, "split": split}) for entry in listed]
+        except ValidationError as error:
+            raise UsageError(f"{self._where}: cases('{split}'): {error}") from error
+
+    def draw(self, case: Case, seed: int) -> Drawn:
+        """Inputs, truth and reference of one case. Raises UsageError when the task itself is not finite."""
+        _, data = self._ask("case", split=case.split, case=case.name, seed=seed)
+        try:
+            arrays = load_tensors(data)
+        except SafetensorError as error:
+            raise UsageError(f"{self._where}: case {case.name}: {error}") from error
+        groups: dict[str, dict[str, np.ndarray]] = {"inputs": {}, "truth": {}, "reference": {}}
+        for name, value in arrays.items():
+            group, _, stage = name.partition("/")
+            groups[group][stage] = value
+        for stage in case.bounds:
+            if not (np.isfinite(groups["truth"][stage]).all() and np.isfinite(groups["reference"][stage]).all()):
+                raise UsageError(f"{self._where}: case {case.name}: stage {stage} of the truth or the reference is not finite: the task is invalid")
+        return Drawn(save_tensors(groups["inputs"]), groups["truth"], groups["reference"])
+
+    def sensitivity(self, case: Case, seed: int) -> dict[str, Any]:
+        """For an audit: how much each input matters, which stages are constant, whether all is finite."""
+        found, _ = self._ask("sensitivity", split=case.split, case=case.name, seed=seed)
+        return found  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """End the cage."""
+        self._pool.close()
+
+
+def last_line(result: Result) -> str:
+    """The last line a request printed: the end of its traceback."""
+    lines = result.text.decode(errors="replace").strip().splitlines()
+    return lines[-1][:400] if lines else "no output"

@@ -1,0 +1,179 @@
+"""Evidence kind ``static``: compiled kernels against the task's limits and base's figures. Trust: in-process.
+
+The report is written by the instrument inside the cage; this module validates its shape and never trusts it further
+than the label says. It is paired with the judged comparison of output bytes.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from infra_agent.session.observation import FileWhere, Finding, LineWhere, Metric, Status
+from infra_agent.task.spec import Static
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Dot(_Frozen):
+    """A matrix product by source line; ``unit`` is where it runs: tensor_core | fma."""
+
+    file: str
+    line: int
+    precision: str
+    operand: str
+    unit: str
+
+
+class Spill(_Frozen):
+    file: str
+    line: int
+    stores: int
+    loads: int
+
+
+class Kernel(_Frozen):
+    """One compiled specialisation of one kernel."""
+
+    name: str
+    file: str
+    line: int
+    constexprs: dict[str, Any]
+    signature: dict[str, str]
+    num_warps: int
+    num_stages: int
+    shared_bytes: int
+    registers: int
+    stack_bytes: int
+    spill_stores: int
+    spill_loads: int
+    tensor_core_instructions: int
+    fma_instructions: int
+    dots: tuple[Dot, ...]
+    spills: tuple[Spill, ...]
+    ptx_sha256: str
+    cubin_sha256: str
+
+    @property
+    def spilled(self) -> int:
+        """Spill instructions, stores plus loads."""
+        return self.spill_stores + self.spill_loads
+
+    @property
+    def fma_dots(self) -> tuple[Dot, ...]:
+        """Dots that left the tensor cores."""
+        return tuple(dot for dot in self.dots if dot.unit == "fma")
+
+
+class KernelError(_Frozen):
+    kernel: str
+    message: str
+
+
+class StaticRecord(_Frozen):
+    """What compiling one tree for ``target`` said."""
+
+    target: str
+    kernels: tuple[Kernel, ...]
+    errors: tuple[KernelError, ...] = ()
+    loaded: dict[str, str] = {}
+
+
+def assess(found: StaticRecord, base: StaticRecord, limits: Static) -> tuple[Status, str | None, tuple[Finding, ...]]:
+    """Compare a candidate's kernels with base's of the same name and with the task's limits."""
+    if found.errors:
+        first = found.errors[0]
+        where = FileWhere(path=first.kernel)
+        return "fail", "crashed", (Finding(kind="crashed", where=where, magnitude=1e9, message=first.message[:400]),)
+    if not found.kernels:
+        where = FileWhere(path="workspace")
+        message = "no Triton kernel was compiled; base compiled " + ", ".join(sorted({k.name for k in base.kernels}))
+        return "fail", "lost_tensor_cores", (Finding(kind="lost_tensor_cores", where=where, magnitude=1e9, message=message),)
+    findings = [f for kernel in found.kernels for f in _kernel(kernel, _same(base, kernel), limits)]
+    findings += list(_whole(found, base, limits))
+    findings.sort(key=lambda f: -f.magnitude)
+    return ("fail", findings[0].kind, tuple(findings)) if findings else ("pass", None, ())
+
+
+def _same(base: StaticRecord, kernel: Kernel) -> Kernel | None:
+    return next((other for other in base.kernels if other.name == kernel.name), None)
+
+
+def _kernel(kernel: Kernel, base: Kernel | None, limits: Static) -> Iterator[Finding]:
+    at = LineWhere(path=kernel.file, line=kernel.line)
+    if limits.tensor_cores == "kept":
+        kept = Counter(dot.line for dot in base.fma_dots) if base else Counter[int]()
+        if len(kernel.fma_dots) > sum(kept.values()):
+            for dot in kernel.fma_dots:
+                where = LineWhere(path=dot.file, line=dot.line)
+                message = f"tl.dot at {dot.precision} runs on FMA units on {limits.target}: {kernel.fma_instructions} fma in {kernel.name}, 0 tensor-core products for this line"
+                yield Finding(kind="lost_tensor_cores", where=where, magnitude=float(kernel.fma_instructions), message=message)
+        if base and base.tensor_core_instructions and not kernel.tensor_core_instructions:
+            message = f"{kernel.name}: {base.tensor_core_instructions} tensor-core instructions at base, none now"
+            yield Finding(kind="lost_tensor_cores", where=at, magnitude=1e6, message=message)
+    if kernel.fma_instructions > limits.max_fma:
+        message = f"{kernel.name}: {kernel.fma_instructions} fma instructions, {limits.max_fma} allowed"
+        yield Finding(kind="lost_tensor_cores", where=at, magnitude=float(kernel.fma_instructions), message=message)
+    yield from _resources(kernel, base, limits, at)
+
+
+def _resources(kernel: Kernel, base: Kernel | None, limits: Static, at: LineWhere) -> Iterator[Finding]:
+    if kernel.registers > limits.max_registers:
+        message = f"{kernel.name}: {kernel.registers} registers, {limits.max_registers} allowed"
+        yield Finding(kind="slower", where=at, magnitude=float(kernel.registers), message=message)
+    if kernel.shared_bytes > limits.max_shared_bytes:
+        message = f"{kernel.name}: {kernel.shared_bytes} bytes of shared memory, {limits.max_shared_bytes} exist on {limits.target}"
+        yield Finding(kind="crashed", where=at, magnitude=float(kernel.shared_bytes), message=message)
+    allowed = limits.max_spills + (base.spilled if base else 0)
+    if kernel.spilled > allowed:
+        worst = max(kernel.spills, key=lambda s: s.stores + s.loads, default=None)
+        where = LineWhere(path=worst.file, line=worst.line) if worst else at
+        message = f"{kernel.name}: {kernel.spilled} spill instructions, {allowed} allowed"
+        yield Finding(kind="slower", where=where, magnitude=float(kernel.spilled), message=message)
+
+
+def _whole(found: StaticRecord, base: StaticRecord, limits: Static) -> Iterator[Finding]:
+    """Work moved out of the kernels altogether shows in no kernel: compare the sum."""
+    now, then = (sum(kernel.tensor_core_instructions for kernel in record.kernels) for record in (found, base))
+    if limits.tensor_cores == "kept" and then and now < then / 2:
+        message = f"{now} tensor-core instructions in all kernels, {then} at base: the products are computed elsewhere"
+        yield Finding(kind="lost_tensor_cores", where=FileWhere(path="workspace"), magnitude=1e6, message=message)
+
+
+def metrics(found: StaticRecord, base: StaticRecord) -> tuple[Metric, ...]:
+    """Per kernel: registers, spills, tensor-core and FMA instructions; base's figure as target where it differs."""
+    listed = []
+    for kernel in found.kernels:
+        other = _same(base, kernel)
+        for name in ("tensor_core_instructions", "fma_instructions", "registers", "spilled"):
+            value, target = getattr(kernel, name), getattr(other, name) if other else None
+            if value or target:
+                listed.append(Metric(name=f"{name}.{kernel.name}", value=value, target=None if target == value else target))
+    return tuple(listed)
+
+
+def precision_mismatch(emulated: tuple[dict[str, Any], ...], found: StaticRecord) -> list[Finding]:
+    """Lines whose float32 dots ran at another precision under emulation than the compiler was asked for."""
+    compiled: dict[tuple[str, int], set[str]] = {}
+    for kernel in found.kernels:
+        for dot in kernel.dots:
+            if dot.operand == "fp32":
+                compiled.setdefault((dot.file, dot.line), set()).add(dot.precision)
+    ran: dict[tuple[str, int], set[str]] = {}
+    for entry in emulated:
+        if entry["operand"] == "fp32":
+            ran.setdefault((entry["file"], entry["line"]), set()).add(entry["precision"])
+    findings = []
+    for place in sorted(compiled.keys() | ran.keys()):
+        asked, seen = compiled.get(place, set()), ran.get(place, set())
+        if asked != seen:
+            message = f"compiled at {_names(asked)}, emulated at {_names(seen)}"
+            findings.append(Finding(kind="tampered", where=LineWhere(path=place[0], line=place[1]), magnitude=1e6, message=message))
+    return findings
+
+
+def _names(precisions: set[str]) -> str:
+    return ", ".join(sorted(precisions)) or "nothing"

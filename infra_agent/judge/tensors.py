@@ -1,0 +1,189 @@
+"""Evidence kind ``tensors``: output bytes against float64 truth, by stage, leading index and tile.
+
+``compare`` turns bytes into a record of sums, maxima and counts; ``assess`` is a pure function of that record, so a
+replay recomputes every status without the bytes.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from infra_agent.sandbox.mapping import GUARD, POISON, Layout
+from infra_agent.session.observation import Finding, Metric, Status, TensorWhere
+
+TILE = 16
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Bound(_Frozen):
+    """``error``: relative Frobenius error against truth. ``ratio``: that error over the reference's own."""
+
+    error: float
+    ratio: float
+
+
+class Spot(_Frozen):
+    """The worst place of a stage: leading index, tile (rows and columns, end exclusive), error and truth there."""
+
+    index: tuple[int, ...]
+    tile: tuple[int, int, int, int]
+    sum_sq_error: float
+    sum_sq_truth: float
+
+
+class StageRecord(_Frozen):
+    """One output of one call. Sums are over finite elements."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    count: int
+    nonfinite: int
+    untouched: int
+    """Elements that still hold the poison."""
+    guard_intact: bool
+    sum_sq_error: float
+    sum_sq_truth: float
+    max_error: float
+    reference_sum_sq_error: float
+    worst: Spot | None = None
+
+    @property
+    def error(self) -> float:
+        """Relative Frobenius error; infinite when truth is zero and the output is not."""
+        if self.sum_sq_truth == 0.0:
+            return 0.0 if self.sum_sq_error == 0.0 else math.inf
+        return math.sqrt(self.sum_sq_error / self.sum_sq_truth)
+
+    @property
+    def reference_error(self) -> float:
+        """The same for the reference in its declared precision."""
+        return math.sqrt(self.reference_sum_sq_error / self.sum_sq_truth) if self.sum_sq_truth else 0.0
+
+
+class CompareRecord(_Frozen):
+    """One case: how the call ended and, when it ended well, every stage."""
+
+    case: str
+    split: str
+    size: int
+    ended: str
+    ending: str = ""
+    """The last lines the candidate printed when it did not end well."""
+    bounds: dict[str, Bound]
+    stages: dict[str, StageRecord] = {}
+    problems: dict[str, str] = {}
+    output_digest: str = ""
+    dots: tuple[dict[str, Any], ...] = ()
+    """Dots that the emulator saw: file, line, precision, operand, count. Written beside the candidate."""
+    loaded: dict[str, str] = {}
+    """Workspace file -> digest of what was imported. Written beside the candidate."""
+
+
+def compare(output: bytes, layout: Layout, truth: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> dict[str, StageRecord]:
+    """Compare every slot of a snapshot with truth. ``truth`` float64, ``reference`` in its declared precision."""
+    records = {}
+    for stage, slot in layout.slots.items():
+        raw = np.frombuffer(output, np.uint8, slot.nbytes, slot.offset)
+        dtype = reference[stage].dtype
+        value = raw.view(dtype).reshape(slot.shape)
+        before, after = output[slot.offset - GUARD : slot.offset], output[slot.offset + slot.nbytes :][:GUARD]
+        intact = before.count(POISON) == GUARD and after.count(POISON) == len(after)
+        untouched = int((raw.reshape(-1, dtype.itemsize) == POISON).all(axis=1).sum())
+        records[stage] = _stage(value, truth[stage], reference[stage], untouched, intact)
+    return records
+
+
+def _stage(value: np.ndarray, truth: np.ndarray, reference: np.ndarray, untouched: int, intact: bool) -> StageRecord:
+    finite = np.isfinite(value)
+    whole = bool(finite.all())
+    difference = value.astype(np.float64) - truth
+    squared = np.square(difference if whole else np.where(finite, difference, 0.0))
+    weight = np.square(truth)
+    return StageRecord(
+        shape=value.shape,
+        dtype=value.dtype.name,
+        count=value.size,
+        nonfinite=int(value.size - finite.sum()),
+        untouched=untouched,
+        guard_intact=intact,
+        sum_sq_error=float(squared.sum()),
+        sum_sq_truth=float(weight.sum()),
+        max_error=float(np.sqrt(squared.max(initial=0.0))),
+        reference_sum_sq_error=float(np.square(reference.astype(np.float64) - truth).sum()),
+        worst=_worst_tile(squared, weight) if value.ndim >= 2 else None,
+    )
+
+
+def _worst_tile(squared: np.ndarray, weight: np.ndarray) -> Spot:
+    """The tile with the most squared error, of the last two axes, over all leading indices."""
+    lead, (rows, columns) = squared.shape[:-2], squared.shape[-2:]
+    flat = squared.reshape(-1, rows, columns)
+    starts = (np.arange(0, rows, TILE), np.arange(0, columns, TILE))
+    sums = np.add.reduceat(np.add.reduceat(flat, starts[0], axis=1), starts[1], axis=2)
+    n, i, j = np.unravel_index(int(sums.argmax()), sums.shape)
+    r0, c0 = int(i) * TILE, int(j) * TILE
+    r1, c1 = min(rows, r0 + TILE), min(columns, c0 + TILE)
+    index = tuple(int(k) for k in np.unravel_index(int(n), lead)) if lead else ()
+    there = weight.reshape(-1, rows, columns)[n, r0:r1, c0:c1].sum()
+    return Spot(index=index, tile=(r0, r1, c0, c1), sum_sq_error=float(sums[n, i, j]), sum_sq_truth=float(there))
+
+
+def stage_fault(record: CompareRecord, stage: str) -> tuple[str, float, str] | None:
+    """(kind, magnitude, message) of what is wrong with a stage; None when it is within its bound."""
+    found, bound = record.stages.get(stage), record.bounds[stage]
+    if found is None or found.untouched == found.count:
+        return "incorrect", 1e9, f"stage was not produced ({record.problems.get(stage, 'its buffer was never written')})"
+    if not found.guard_intact:
+        return "tampered", 1e12, "bytes outside the stage's buffer were written"
+    if found.untouched or found.nonfinite:
+        return "incorrect", 1e8, f"{found.nonfinite} of {found.count} elements are not finite, {found.untouched} were never written"
+    if found.error > bound.error:
+        over = found.error / bound.error
+        return "incorrect", over, f"relative error {found.error:.2e}, limit {bound.error:.0e} ({over:.3g} times over)"
+    own = max(found.reference_error, np.finfo(np.float32).eps)
+    if found.error > bound.ratio * own:
+        return "incorrect", found.error / own, f"relative error {found.error:.2e} is {found.error / own:.3g} times the reference's own, {bound.ratio:.3g} allowed"
+    return None
+
+
+def assess(record: CompareRecord) -> tuple[Status, str | None, tuple[Finding, ...]]:
+    """Status, kind of failure and findings of one case."""
+    if record.ended != "ok":
+        kind = {"timeout": "timeout"}.get(record.ended, "crashed")
+        where = TensorWhere(case=record.case, stage="all")
+        return "fail", kind, (Finding(kind=kind, where=where, magnitude=1e12, message=f"ended with {record.ended}: {record.ending}"),)
+    findings = []
+    for stage in record.bounds:
+        fault = stage_fault(record, stage)
+        if fault is None:
+            continue
+        kind, magnitude, message = fault
+        worst = record.stages[stage].worst if stage in record.stages else None
+        where = TensorWhere(case=record.case, stage=stage, index=worst.index if worst else (), tile=worst.tile if worst else None)
+        findings.append(Finding(kind=kind, where=where, magnitude=magnitude, message=message))
+    findings.sort(key=lambda f: -f.magnitude)
+    return ("fail", findings[0].kind, tuple(findings)) if findings else ("pass", None, ())
+
+
+def metrics(record: CompareRecord) -> tuple[Metric, ...]:
+    """The error of every stage with its limit as target."""
+    found = {stage: record.stages[stage] for stage in record.bounds if stage in record.stages}
+    return tuple(
+        Metric(name=f"error.{stage}@{record.case}", value=stage_record.error, target=record.bounds[stage].error)
+        for stage, stage_record in found.items()
+        if math.isfinite(stage_record.error)
+    )
+
+
+def growth(small: CompareRecord, large: CompareRecord, stage: str) -> float | None:
+    """Error at the larger size over error at the smaller; None when either is missing."""
+    if stage not in small.stages or stage not in large.stages:
+        return None
+    floor = float(np.finfo(np.float32).eps) / 2
+    return large.stages[stage].error / max(small.stages[stage].error, floor)

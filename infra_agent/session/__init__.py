@@ -1,0 +1,1 @@
+"""Sessions: an append-only log of events, and the pure functions that read it."""

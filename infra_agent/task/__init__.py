@@ -1,0 +1,1 @@
+"""Tasks: what the agent is asked to do, read from ``task.toml``."""
