@@ -4,7 +4,6 @@ import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,6 +12,7 @@ from infra_agent import canonical, instruments
 from infra_agent.errors import SandboxError, UsageError
 from infra_agent.instruments import Instrument
 from infra_agent.judge import seeds
+from infra_agent.judge.records import DeterminismRecord
 from infra_agent.judge.reference import Case, Reference, last_line
 from infra_agent.judge.report import ReportRecord
 from infra_agent.judge.static import KernelError, StaticRecord
@@ -23,14 +23,6 @@ from infra_agent.task.load import Task
 from infra_agent.task.tree import Tree, digest, pack
 
 _TAIL_LINES = 12
-
-
-@dataclass(frozen=True)
-class Determinism:
-    """Digests of the same call on the same bytes, in fresh processes."""
-
-    case: str
-    digests: tuple[str, ...]
 
 
 class Collector:
@@ -138,7 +130,7 @@ class Collector:
             done = dict(zip([c.name for c in ordered], threads.map(lambda case: self.accuracy(tree, case), ordered), strict=True))
         return [done[case.name] for case in cases]
 
-    def determinism(self, tree: Tree, case: Case, runs: int) -> Determinism:
+    def determinism(self, tree: Tree, case: Case, runs: int) -> DeterminismRecord:
         """The same bytes in, ``runs`` times, each in a process of its own."""
         program = instruments.load("accuracy")
         drawn = self._reference.draw(case, self._seed("determinism", case))
@@ -147,7 +139,7 @@ class Collector:
             with self.pool(program.profile).cage() as cage:
                 result = cage.request(program.program, self._args({}), {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
             digests.append(canonical.digest(result.output) if result.ok else f"{_ended(result)}: {last_line(result)}")
-        return Determinism(case.name, tuple(digests))
+        return DeterminismRecord(case=case.name, digests=tuple(digests))
 
     def static(self, tree: Tree, target: str) -> StaticRecord:
         """Compile the entry's kernels for ``target``; the same tree is compiled once a session."""

@@ -138,8 +138,8 @@ def _resources(kernel: Kernel, base: Kernel | None, limits: Static, at: LineWher
 def _whole(found: StaticRecord, base: StaticRecord, limits: Static) -> Iterator[Finding]:
     """Work moved out of the kernels altogether shows in no kernel: compare the sum."""
     now, then = (sum(kernel.tensor_core_instructions for kernel in record.kernels) for record in (found, base))
-    if limits.tensor_cores == "kept" and then and now < then / 2:
-        message = f"{now} tensor-core instructions in all kernels, {then} at base: the products are computed elsewhere"
+    if limits.tensor_cores == "kept" and then and now < then * limits.min_tensor_core_share:
+        message = f"{now} tensor-core instructions in all kernels, {then} at base: products were moved out of the kernels"
         yield Finding(kind="lost_tensor_cores", where=FileWhere(path="workspace"), magnitude=1e6, message=message)
 
 

@@ -1,0 +1,111 @@
+"""Start a session: everything it depends on goes into the header before the model is asked anything."""
+
+import platform as host
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from infra_agent import __version__, canonical
+from infra_agent.agent import brief, tools
+from infra_agent.agent.loop import Loop, Outcome
+from infra_agent.agent.workbench import Workbench
+from infra_agent.gates import policy as policies
+from infra_agent.judge import audit_record, seeds
+from infra_agent.judge.collector import Collector
+from infra_agent.models.base import Model
+from infra_agent.session import events
+from infra_agent.session.budget import Budget, Limits
+from infra_agent.session.log import Blobs, SessionLog
+from infra_agent.task import repository
+from infra_agent.task.load import Task
+from infra_agent.task.tree import Tree
+
+_PACKAGES = ("numpy", "torch", "triton", "pydantic", "openai", "safetensors", "pyseccomp")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run was asked for."""
+
+    sparse: bool
+    limits: Limits
+    home: Path
+
+
+def versions() -> dict[str, str]:
+    """Versions of this program and of the packages a result depends on; a missing one is said to be."""
+    found = {"infra-agent": __version__, "python": host.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def machine() -> dict[str, str]:
+    """Processor and kernel; enough to know whether two records come from the same kind of machine."""
+    model = "unknown"
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = f"{names[0]} x {len(names)}" if names else model
+    return {"cpu": model, "system": f"{host.system()} {host.release()}", "machine": host.machine(), "gpu": "none"}
+
+
+def _header(task: Task, options: Options, driver: str, base: str, tree: Tree, blobs: Blobs, secret: bytes, name: str) -> events.SessionStarted:
+    shown = [schema.as_dict() for schema in tools.schemas(task.spec.instruments)]
+    return events.SessionStarted(
+        session=name,
+        task=task.spec.id,
+        task_digest=task.digest,
+        base=base,
+        driver=driver,
+        feedback="sparse" if options.sparse else "dense",
+        level="L2",
+        isolation=Collector.isolation,
+        platform=Collector.platform,
+        audited=audit_record.passed(task, options.home),
+        spec=blobs.put(canonical.encode(task.spec.model_dump(mode="json"))),
+        policy=blobs.put(policies.DEFAULT.read_bytes()),
+        system_prompt=blobs.put(brief.system_prompt().encode()),
+        brief=blobs.put(brief.brief(task.spec, tree, options.sparse).encode()),
+        tools=blobs.put(canonical.encode(shown)),
+        secret_commitment=seeds.commitment(secret),
+        versions=versions(),
+        machine=machine(),
+        limits=options.limits.as_dict(),
+    )
+
+
+def run(task: Task, model: Model, driver: str, options: Options, on_entry: Callable[[events.Event], None]) -> tuple[str, Outcome]:
+    """Run a session on ``task``; returns its id and how it ended.
+
+    Raises UsageError for an unaudited task, SandboxError when no cage can be had; no session is left behind then.
+    """
+    audit_record.require(task, options.home)
+    repo, base = repository.for_task(task, options.home)
+    tree = repo.read_tree(base)
+    secret = seeds.new_secret()
+    with Collector(task, secret) as collector:
+        collector.warm()
+        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{task.spec.id}-{secrets.token_hex(2)}"
+        with SessionLog(options.home / "sessions" / name) as log:
+            header = _header(task, options, driver, base, tree, log.blobs, secret, name)
+            log.append(header)
+            on_entry(header)
+            sparse = f"error.{task.spec.metric.stage}@{task.spec.metric.case}" if options.sparse else None
+            policy = policies.parse(policies.DEFAULT.read_text(), str(policies.DEFAULT))
+            bench = Workbench(collector, tree, log)
+            loop = Loop(model, policy, bench, repo, base, log, Budget(options.limits), sparse, secret, on_entry)
+            return name, loop.run()
+
+
+def driver_of(model_name: str) -> str:
+    """Who drove, as the header says it."""
+    return {"playbook": "playbook", "manual": "unknown"}.get(model_name, f"model:{model_name}")
+
+

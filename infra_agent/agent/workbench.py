@@ -1,0 +1,142 @@
+"""Carry out one allowed action: the workspace as plain data, tools that read and edit it, instruments that measure it."""
+
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any
+
+from infra_agent.errors import UsageError
+from infra_agent.experience import remembered
+from infra_agent.judge.collector import Collector, tail
+from infra_agent.judge.measure import Records, measure
+from infra_agent.session import events
+from infra_agent.session.log import SessionLog
+from infra_agent.session.observation import Finding, LineWhere, Observation, Status
+from infra_agent.task.tree import digest
+
+_MOST_HITS = 60
+_MOST_TEXT = 12_000
+_LONGEST_LINE = 400
+
+
+class Workbench:
+    """The state a session works on. It is a function of the log: edits are replayed, nothing else changes it."""
+
+    def __init__(self, collector: Collector, base_tree: dict[str, bytes], log: SessionLog) -> None:
+        self.collector = collector
+        self.base_tree = base_tree
+        self.tree = dict(base_tree)
+        self._log = log
+        self._tools: dict[str, Callable[[dict[str, Any]], Observation]] = {
+            "view": self._view, "search": self._search, "edit": self._edit, "shell": self._shell,
+            "hypothesis": self._hypothesis, "recall": self._recall,
+        }  # fmt: skip
+
+    @property
+    def tree_digest(self) -> str:
+        """Digest of the files as they are now."""
+        return digest(self.tree)
+
+    def run(self, tool: str, arguments: dict[str, Any]) -> tuple[Observation, Records]:
+        """Carry out an action. What goes wrong in it is an observation, not an exception."""
+        try:
+            if tool in self._tools:
+                return self._tools[tool](arguments), {}
+            argv = ("infra-agent", "measure", self.collector.task.spec.id, tool, *(f"--set={k}={v}" for k, v in arguments.items() if v != ""))
+            return measure(self.collector, tool, self.tree, self.base_tree, arguments, argv)
+        except UsageError as error:
+            return say(tool, "fail", str(error), kind="bad_arguments"), {}
+
+    def _text(self, path: str) -> str:
+        if path not in self.tree:
+            raise UsageError(f"{path}: no such file; there are: {', '.join(sorted(self.tree))}")
+        try:
+            return self.tree[path].decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{path}: not UTF-8 text") from error
+
+    def _view(self, arguments: dict[str, Any]) -> Observation:
+        path = arguments["path"]
+        if not path:
+            return say("view", "pass", f"{len(self.tree)} files", body="\n".join(sorted(self.tree)))
+        lines = self._text(path).splitlines()
+        first = arguments["start"]
+        shown = lines[first - 1 : first - 1 + arguments["lines"]]
+        body = "\n".join(f"{first + n:5} {line}" for n, line in enumerate(shown))
+        return say("view", "pass", f"{path}, lines {first}-{first + len(shown) - 1} of {len(lines)}", body=body)
+
+    def _search(self, arguments: dict[str, Any]) -> Observation:
+        try:
+            pattern = re.compile(arguments["pattern"])
+        except re.error as error:
+            raise UsageError(f"pattern: {error}") from error
+        findings = []
+        for path in sorted(self.tree):
+            if fnmatchcase(path, arguments["glob"]):
+                for number, line in enumerate(self.tree[path].decode(errors="replace").splitlines(), 1):
+                    if pattern.search(line):
+                        findings.append(Finding(kind="hit", where=LineWhere(path=path, line=number), magnitude=0.0, message=line.strip()[:200]))
+        body = "\n".join(f"{f.where}: {f.message}" for f in findings[:_MOST_HITS])
+        return say("search", "pass", f"{len(findings)} hits", body=body)
+
+    def _edit(self, arguments: dict[str, Any]) -> Observation:
+        path, old, new = arguments["path"], arguments["old"], arguments["new"]
+        if not old:
+            if path in self.tree:
+                raise UsageError(f"{path} exists; give `old`, the text to replace")
+            self.tree[path] = new.encode()
+            return say("edit", "pass", f"created {path}, {len(new.splitlines())} lines")
+        text = self._text(path)
+        count = text.count(old)
+        if count != 1:
+            raise UsageError(f"{path}: `old` occurs {count} times; it must occur exactly once: give more of the lines around it")
+        self.tree[path] = text.replace(old, new).encode()
+        line = text[: text.index(old)].count("\n") + 1
+        return say("edit", "pass", f"{path}:{line} edited")
+
+    def _shell(self, arguments: dict[str, Any]) -> Observation:
+        result = self.collector.shell(self.tree, arguments["command"], arguments["timeout_s"])
+        status: Status = "pass" if result.ok else "fail"
+        text = result.text.decode(errors="replace")
+        if len(text) > _MOST_TEXT:
+            half = _MOST_TEXT // 2
+            text = f"{text[:half]}\n... {len(text) - _MOST_TEXT} characters left out ...\n{text[-half:]}"
+        body = "\n".join(line[:_LONGEST_LINE] for line in text.splitlines()) or tail(result)
+        kind = None if result.ok else result.ended
+        return say("shell", status, f"exit {result.code}", kind=kind, body=body, cost_s=round(result.wall_s, 3))
+
+    def _hypothesis(self, arguments: dict[str, Any]) -> Observation:
+        past = [entry.event for entry in self._log.entries]
+        stated = [e for e in past if isinstance(e, events.HypothesisStated)]
+        settled = {e.hypothesis for e in past if isinstance(e, events.HypothesisSettled)}
+        if arguments["do"] == "state":
+            return self._state(arguments, len(stated) + 1, [h.hypothesis for h in stated if h.hypothesis not in settled])
+        if arguments["id"] not in {h.hypothesis for h in stated} - settled:
+            raise UsageError(f"no open hypothesis '{arguments['id']}'")
+        if not arguments["outcome"] or arguments["observation"] not in {e.action for e in past if isinstance(e, events.ObservationMade)}:
+            raise UsageError("settling needs outcome (confirmed | refuted) and observation, the [a-N] that shows it")
+        chosen = {key: arguments[key] for key in ("outcome", "observation", "note")}
+        self._log.append(events.HypothesisSettled(hypothesis=arguments["id"], **chosen))
+        return say("hypothesis", "pass", f"{arguments['id']} {arguments['outcome']} by {arguments['observation']}")
+
+    def _state(self, arguments: dict[str, Any], number: int, still_open: list[str]) -> Observation:
+        if still_open:
+            raise UsageError(f"settle {still_open[0]} first: one hypothesis at a time")
+        given = {key: arguments[key] for key in ("claim", "prediction", "check")}
+        if not all(given.values()):
+            raise UsageError("stating needs claim, prediction and check")
+        name = f"h-{number}"
+        self._log.append(events.HypothesisStated(hypothesis=name, **given))
+        return say("hypothesis", "pass", f"{name} stated")
+
+    def _recall(self, arguments: dict[str, Any]) -> Observation:
+        words = arguments["query"].lower().split()
+        past = [e.event for e in self._log.entries if isinstance(e.event, events.ObservationMade)]
+        lines = [f"[{o.action}] {o.observation.instrument}: {o.observation.headline}" for o in past] + remembered(self._log.folder.parents[1])
+        hits = [line for line in lines if any(word in line.lower() for word in words)]
+        return say("recall", "pass", f"{len(hits)} hits", body="\n".join(hits[-_MOST_HITS:]))
+
+
+def say(tool: str, status: Status, headline: str, *, kind: str | None = None, body: str | None = None, cost_s: float = 0.0) -> Observation:
+    """An observation of a tool that is not an instrument."""
+    return Observation(instrument=tool, status=status, kind=kind, headline=headline, body=body, cost_s=cost_s)

@@ -1,0 +1,109 @@
+"""Read-only commands: ``show``, ``sessions``, ``proposals``, ``tasks``, ``instruments``."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from infra_agent.cli.output import answer, document, table
+
+if TYPE_CHECKING:
+    from infra_agent.session.log import Entry
+
+Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
+
+
+def _line(entry: "Entry") -> str:
+    data = entry.event.model_dump(mode="json", exclude={"type"})
+    if "observation" in data:
+        return f"{entry.seq:4} {entry.event.type:<18} [{data['action']}] {data['observation']['instrument']}: {data['observation']['status']} — {data['observation']['headline']}"
+    text = ", ".join(f"{k}={_short(v)}" for k, v in data.items() if v not in (None, "", [], {}, ()))
+    return f"{entry.seq:4} {entry.event.type:<18} {text}"
+
+
+def _short(value: Any) -> str:
+    text = str(value).replace("\n", " ")
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def show(
+    session: Annotated[str, typer.Argument(help="session id or folder")],
+    as_json: Json = False,
+    messages: Annotated[bool, typer.Option("--messages", help="the conversation as the model saw it")] = False,
+) -> None:
+    """Show a session's events, or the conversation."""
+    from infra_agent.proposal.store import open_session
+    from infra_agent.session.context import project
+    from infra_agent.task.spec import TaskSpec
+
+    opened = open_session(session)
+    if messages:
+        spec = TaskSpec.model_validate_json(opened.blobs.get(opened.header.spec))
+        metric = f"error.{spec.metric.stage}@{spec.metric.case}" if opened.header.feedback == "sparse" else None
+        for message in project(opened.entries, opened.blobs, metric):
+            calls = "".join(f"\n→ {call.name} {call.arguments}" for call in message.tool_calls)
+            answer(f"── {message.role}\n{message.text}{calls}")
+    elif as_json:
+        document([{"seq": e.seq, "t": e.time, "hash": e.hash, **e.event.model_dump(mode="json")} for e in opened.entries])
+    else:
+        answer("\n".join(_line(entry) for entry in opened.entries))
+
+
+def sessions(as_json: Json = False) -> None:
+    """List sessions, oldest first."""
+    from infra_agent.errors import UsageError
+    from infra_agent.proposal.store import Session, proposals_of, session_folders
+    from infra_agent.session import events
+    from infra_agent.session.log import read
+
+    rows = []
+    for folder in session_folders():
+        try:
+            opened = Session(folder, read(folder))
+            header = opened.header
+        except UsageError as error:
+            rows.append((folder.name, "?", "?", f"broken: {error}", "-"))
+            continue
+        last = opened.entries[-1].event
+        ending = last.reason if isinstance(last, events.SessionEnded) else next(
+            (e.event.reason for e in reversed(opened.entries) if isinstance(e.event, events.SessionEnded)), "not ended"
+        )  # fmt: skip
+        rows.append((header.session, header.task, header.driver, ending, ", ".join(p.id for p in proposals_of(opened)) or "-"))
+    heads = ("session", "task", "driver", "ended", "proposals")
+    document([dict(zip(heads, row, strict=True)) for row in rows]) if as_json else answer(table(rows, heads))
+
+
+def proposals(as_json: Json = False) -> None:
+    """List proposals, oldest first."""
+    from infra_agent.proposal.store import all_proposals
+
+    rows = [(p.id, p.state, p.session.header.task, p.session.header.session, p.made.title) for p in all_proposals()]
+    heads = ("proposal", "state", "task", "session", "title")
+    document([dict(zip(heads, row, strict=True)) for row in rows]) if as_json else answer(table(rows, heads))
+
+
+def tasks(
+    as_json: Json = False, schema: Annotated[bool, typer.Option("--schema", help="print the JSON schema of task.toml")] = False
+) -> None:
+    """List tasks that can be named by id, or print the schema of task.toml."""
+    from infra_agent.task.load import all_folders, load
+    from infra_agent.task.spec import TaskSpec
+
+    if schema:
+        document(TaskSpec.model_json_schema())
+        return
+    loaded = [load(str(folder)) for folder in all_folders()]
+    rows = [(t.spec.id, "L2" if t.judge_folder else "L1", t.spec.title, str(t.folder)) for t in loaded]
+    heads = ("task", "level", "title", "folder")
+    document([dict(zip(heads, row, strict=True)) for row in rows]) if as_json else answer(table(rows, heads))
+
+
+def instruments(as_json: Json = False) -> None:
+    """List instruments with the kind of evidence they leave and what they cost."""
+    from infra_agent import instruments as found
+
+    loaded = [found.load(name) for name in found.names()]
+    if as_json:
+        document([i.model_dump(mode="json") for i in loaded])
+        return
+    rows = [(i.name, i.evidence, i.trust, i.cost, ", ".join(i.needs) or "-", " ".join(i.about.split())[:70]) for i in loaded]
+    answer(table(rows, ("instrument", "evidence", "trust", "cost", "needs", "about")))

@@ -1,0 +1,127 @@
+"""``measure``, ``gate``, ``audit``: the judge by hand, no agent."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from infra_agent.cli.output import answer, document, progress
+from infra_agent.errors import UsageError
+
+if TYPE_CHECKING:
+    from infra_agent.judge.audit_record import Trial
+    from infra_agent.session.verdict import Check
+
+TaskArgument = Annotated[str, typer.Argument(help="task folder, task.toml or task id")]
+Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
+
+
+def _read_patch(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"--patch {path}: {error.strerror}") from error
+
+
+def measure(
+    task: TaskArgument,
+    instrument: Annotated[str, typer.Argument(help="see: infra-agent instruments")],
+    patch: Annotated[Path | None, typer.Option(help="measure the workspace with this patch applied")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, an argument of the instrument")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run one instrument by hand. Exit 1 when it says fail, 3 when it could not decide."""
+    from infra_agent.agent.tools import parse
+    from infra_agent.canonical import encode
+    from infra_agent.judge import measure as judge
+    from infra_agent.judge import seeds
+    from infra_agent.judge.collector import Collector
+    from infra_agent.proposal.store import home
+    from infra_agent.task import repository
+    from infra_agent.task.load import load
+
+    loaded = load(task)
+    if instrument not in loaded.spec.instruments:
+        raise UsageError(f"task {loaded.spec.id} does not use instrument '{instrument}'; it uses: {', '.join(loaded.spec.instruments)}")
+    pairs = [item.partition("=") for item in set_ or []]
+    arguments, problem = parse(instrument, encode({key: value for key, _, value in pairs}).decode(), loaded.spec.instruments)
+    if problem:
+        raise UsageError(f"{instrument}: {problem}")
+    repo, base = repository.for_task(loaded, home())
+    tree = base_tree = repo.read_tree(base)
+    if patch is not None:
+        tree = repo.read_tree(repo.apply(base, _read_patch(patch)))
+    reproduce = ("infra-agent", "measure", task, instrument, *(["--patch", str(patch)] if patch else []), *(f"--set={p[0]}={p[2]}" for p in pairs))
+    with Collector(loaded, seeds.new_secret()) as collector:
+        observation, _ = judge.measure(collector, instrument, tree, base_tree, arguments, reproduce)
+    document(observation.model_dump(mode="json")) if as_json else answer(observation.for_model())
+    raise typer.Exit({"pass": 0, "fail": 1}.get(observation.status, 3))
+
+
+def gate(
+    task: TaskArgument, patch: Annotated[Path, typer.Option(help="a patch against the task's workspace")], as_json: Json = False
+) -> None:
+    """Judge any patch with every check of the gate. Exit 0 pass, 1 fail, 3 inconclusive."""
+    from infra_agent.agent.loop import EXIT
+    from infra_agent.gates.proposal import ProposalGate
+    from infra_agent.judge import seeds
+    from infra_agent.judge.collector import Collector
+    from infra_agent.proposal.review import check_line
+    from infra_agent.proposal.store import home
+    from infra_agent.task import repository
+    from infra_agent.task.load import load
+
+    loaded = load(task)
+    data = _read_patch(patch)
+    repo, base = repository.for_task(loaded, home())
+    with Collector(loaded, seeds.new_secret()) as collector:
+        began = time.monotonic()
+        proposal_gate = ProposalGate(collector, repo, base, lambda record: "", None if as_json else lambda check: progress(check_line(check)))
+        judged = proposal_gate.judge(data)
+    verdict = judged.verdict
+    if as_json:
+        document({
+            "task": loaded.spec.id, "patch": str(patch), "level": verdict.level, "isolation": verdict.isolation, "platform": verdict.platform,
+            "decision": verdict.decision, "checks": [_check(c) for c in verdict.checks], "elapsed_s": round(time.monotonic() - began, 3),
+        })  # fmt: skip
+    else:
+        answer(f"{verdict.decision}   evidence {verdict.level}, isolation {verdict.isolation}, platform {verdict.platform}, {judged.seconds:.1f} s")
+    raise typer.Exit(EXIT[verdict.decision])
+
+
+def _check(check: "Check") -> dict[str, object]:
+    where = check.where.model_dump(mode="json") if check.where else None
+    return {
+        "name": check.name, "status": check.status, "kind": check.kind, "trust": check.trust, "figure": check.figure,
+        "where": where, "message": check.message, "excused": check.excused,
+    }  # fmt: skip
+
+
+def audit(
+    task: TaskArgument,
+    write: Annotated[bool, typer.Option("--write", help="keep the record in the task's own folder, to ship it")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a task's controls and solutions through the gate and test its reference; minutes. Exit 1 when not green."""
+    from infra_agent.gates.audit import audit as run_audit
+    from infra_agent.judge.audit_record import FILE, save
+    from infra_agent.proposal.store import home
+    from infra_agent.task.load import load
+
+    loaded = load(task)
+    record = run_audit(loaded, home(), lambda trial: progress(_trial(trial)))
+    save(record, home() / "audit" / f"{loaded.digest}.json")
+    if write:
+        save(record, loaded.folder / FILE)
+    if as_json:
+        document({"green": record.green, **record.model_dump(mode="json")})
+    else:
+        held = sum(trial.ok for trial in record.trials)
+        problems = "".join(f"\nproblem: {problem}" for problem in record.problems)
+        answer(f"audit of {record.task}: {'green' if record.green else 'NOT green'}, {held} of {len(record.trials)} trials as expected{problems}")
+    raise typer.Exit(0 if record.green else 1)
+
+
+def _trial(trial: "Trial") -> str:
+    return f"{'ok ' if trial.ok else 'BAD'} {trial.name:<24} expected {trial.expected:<28} found {trial.found} ({trial.seconds:.1f} s)"

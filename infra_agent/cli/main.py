@@ -1,0 +1,38 @@
+"""Entry point: commands, errors as one line, documented exit codes."""
+
+import sys
+
+import typer
+
+from infra_agent.cli import approve, doctor, inspect, judge, replay, run
+from infra_agent.errors import InfraAgentError
+
+app = typer.Typer(
+    name="infra-agent",
+    help="A language model improves GPU kernels and serving code; a judge checks it; a person approves it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (
+    run.run, inspect.show, replay.replay, inspect.sessions, inspect.proposals, inspect.tasks, inspect.instruments, doctor.doctor,
+    approve.review, approve.approve, approve.reject, approve.merge, judge.measure, judge.gate, judge.audit,
+):  # fmt: skip
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line; every error of ours is one line on stderr and its exit code."""
+    try:
+        app()
+    except InfraAgentError as error:
+        print(f"infra-agent: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("infra-agent: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

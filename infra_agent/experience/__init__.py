@@ -1,0 +1,25 @@
+"""Experience: what merged changes taught, one line each, for later sessions to recall."""
+
+import json
+from pathlib import Path
+
+_FILE = "experience.jsonl"
+
+
+def remember(home: Path, task: str, title: str, confirmed: list[str], refuted: list[str]) -> None:
+    """Append what a merged proposal showed. ``confirmed`` and ``refuted`` are claims of its hypotheses."""
+    line = json.dumps({"task": task, "title": title, "confirmed": confirmed, "refuted": refuted}, ensure_ascii=False)
+    with open(home / _FILE, "a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+def remembered(home: Path) -> list[str]:
+    """Every lesson as one line of text; empty when nothing was merged yet."""
+    path = home / _FILE
+    if not path.is_file():
+        return []
+    lessons = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [
+        f"{lesson['task']}: {lesson['title']}; confirmed: {'; '.join(lesson['confirmed']) or 'none'}; refuted: {'; '.join(lesson['refuted']) or 'none'}"
+        for lesson in lessons
+    ]

@@ -1,0 +1,1 @@
+"""Gates: what an action may do, and what a proposal must show."""

@@ -1,0 +1,154 @@
+"""The proposal gate's questions. Pure: from a patch or a judge-written record to a check, so that replay can ask again."""
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from infra_agent.judge import static as static_kind
+from infra_agent.judge import tensors
+from infra_agent.judge.records import DeterminismRecord, RanRecord
+from infra_agent.judge.static import StaticRecord
+from infra_agent.judge.tensors import CompareRecord
+from infra_agent.session.observation import FileWhere, Trust
+from infra_agent.session.redaction import secrets_in
+from infra_agent.session.verdict import Check
+from infra_agent.task.patch import FileChange, changes
+from infra_agent.task.spec import Growth, Static, TaskSpec
+from infra_agent.task.tree import matches
+
+_REGULAR = {"100644", "100755"}
+_ALWAYS_PROTECTED = (".git/**", ".git*", "conftest.py", "**/conftest.py", "sitecustomize.py", "**/sitecustomize.py", "usercustomize.py", "**/*.pth")
+ACCURACY_TRUST: Trust = "in-process"
+"""On a CPU the emulator that rounds the dots sits beside the candidate; the comparison itself is the judge's."""
+
+
+def scope(patch: bytes, spec: TaskSpec, base_paths: frozenset[str]) -> Check:
+    """Only files a patch may touch, of plain modes, within the size limits."""
+    touched = changes(patch)
+    wrong = [(change, reason) for change in touched if (reason := _out_of_scope(change, spec, base_paths))]
+    lines = sum(change.added + change.removed for change in touched)
+    figure = f"{len(touched)} files, {lines} lines"
+    if wrong:
+        change, reason = wrong[0]
+        return Check(name="scope", status="fail", kind="out_of_scope", trust="judged", figure=figure, where=FileWhere(path=change.path), message=reason)
+    if not touched:
+        return Check(name="scope", status="fail", kind="empty", trust="judged", figure=figure, message="the patch changes nothing")
+    if len(touched) > spec.edit.max_files or lines > spec.edit.max_lines:
+        message = f"larger than {spec.edit.max_files} files or {spec.edit.max_lines} lines"
+        return Check(name="scope", status="fail", kind="out_of_scope", trust="judged", figure=figure, message=message)
+    return Check(name="scope", status="pass", trust="judged", figure=figure, message="inside the edit scope")
+
+
+def _out_of_scope(change: FileChange, spec: TaskSpec, base_paths: frozenset[str]) -> str | None:
+    path = PurePosixPath(change.path)
+    if path.is_absolute() or ".." in path.parts:
+        return f"{change.path} leaves the workspace"
+    if set(change.modes) - _REGULAR:
+        return f"{change.path} is not a regular file (mode {', '.join(change.modes)})"
+    if matches(change.path, _ALWAYS_PROTECTED):
+        return f"{change.path} decides what else runs; no patch may touch it"
+    if change.path in base_paths and matches(change.path, spec.edit.protected):
+        return f"{change.path} is protected: it exists at base and helps decide the verdict"
+    if not matches(change.path, spec.edit.allow):
+        return f"{change.path} is outside the edit scope ({', '.join(spec.edit.allow)})"
+    return None
+
+
+def secrets(patch: bytes) -> Check:
+    """No key or token in the added lines."""
+    for change in changes(patch):
+        found = secrets_in(b"\n".join(change.added_lines))
+        if found:
+            where = FileWhere(path=change.path)
+            message = f"an added line looks like a secret ({found[0]}…)"
+            return Check(name="secrets", status="fail", kind="secret", trust="judged", where=where, message=message)
+    return Check(name="secrets", status="pass", trust="judged", message="no known form of a secret in the added lines")
+
+
+def accuracy(records: Sequence[CompareRecord], held_out: bool) -> Check:
+    """Every stage of every case within its limit."""
+    name = "held_out" if held_out else "accuracy"
+    assessed = [tensors.assess(record) for record in records]
+    findings = sorted((f for _, _, fs in assessed for f in fs), key=lambda f: -f.magnitude)
+    passed = sum(status == "pass" for status, _, _ in assessed)
+    figure = f"{passed} of {len(records)} cases"
+    if not records:
+        return Check(name=name, status="not_run", trust=ACCURACY_TRUST, figure=figure, message="the task has no such cases")
+    if findings:
+        worst = findings[0]
+        message = f"held-out {passed} of {len(records)} pass" if held_out else f"{worst.where}: {worst.message}"
+        return Check(
+            name=name, status="fail", kind=worst.kind, trust=ACCURACY_TRUST, figure=figure, where=worst.where, message=message, findings=tuple(findings)
+        )
+    return Check(name=name, status="pass", trust=ACCURACY_TRUST, figure=figure, message=f"every stage within its limit; closest: {_closest(records)}")
+
+
+def _closest(records: Sequence[CompareRecord]) -> str:
+    """The stage that comes nearest to its limit."""
+    shares = [(r.stages[s].error / bound.error, s, r.case, r.stages[s].error, bound.error) for r in records for s, bound in r.bounds.items()]
+    _, stage, case, error, limit = max(shares)
+    return f"{stage} of {case}, {error:.1e} of {limit:.0e}"
+
+
+def growth(records: Sequence[CompareRecord], limits: Sequence[Growth]) -> Check:
+    """How a stage's error grows from a small case to a large one."""
+    by_case = {record.case: record for record in records}
+    worst, share = "", -1.0
+    for limit in limits:
+        small, large = by_case.get(limit.start), by_case.get(limit.to)
+        value = tensors.growth(small, large, limit.stage) if small and large else None
+        if value is None:
+            message = f"stage {limit.stage}: {limit.start} or {limit.to} has no figure"
+            return Check(name="growth", status="not_run", trust=ACCURACY_TRUST, message=message)
+        if value / limit.max > share:
+            share, worst = value / limit.max, f"{limit.stage}: {value:.3g} times from {limit.start} to {limit.to}, {limit.max:g} allowed"
+    if share > 1:
+        return Check(name="growth", status="fail", kind="incorrect", trust=ACCURACY_TRUST, figure=worst, message=f"error grows too fast: {worst}")
+    return Check(name="growth", status="pass", trust=ACCURACY_TRUST, figure=worst, message="error grows slower than the limit")
+
+
+def determinism(record: DeterminismRecord) -> Check:
+    """The same bytes in, the same bytes out."""
+    figure = f"{len(record.digests)} runs of {record.case}"
+    if len(set(record.digests)) == 1 and len(record.digests[0]) == 64:
+        return Check(name="determinism", status="pass", trust="judged", figure=figure, message="bitwise equal outputs")
+    crashed = next((d for d in record.digests if len(d) != 64), None)
+    kind, message = ("crashed", crashed) if crashed else ("nondeterministic", "equal inputs gave different outputs")
+    return Check(name="determinism", status="fail", kind=kind, trust="judged", figure=figure, message=message)
+
+
+def static(found: StaticRecord, base: StaticRecord, limits: Static) -> Check:
+    """Compiled cost: tensor cores kept, registers, spills, shared memory."""
+    status, kind, findings = static_kind.assess(found, base, limits)
+    dots = [dot for kernel in found.kernels for dot in kernel.dots]
+    figure = f"{sum(d.unit == 'tensor_core' for d in dots)} of {len(dots)} dots on tensor cores, {sum(k.spilled for k in found.kernels)} spills"
+    where = findings[0].where if findings else None
+    message = findings[0].message if findings else f"{len(found.kernels)} kernels compiled for {found.target} within their limits"
+    return Check(name="static", status=status, kind=kind, trust="in-process", figure=figure, where=where, message=message, findings=findings)
+
+
+def precision(accuracy_record: CompareRecord, found: StaticRecord) -> Check:
+    """The precision each dot was emulated at is the one the compiler was asked for."""
+    findings = static_kind.precision_mismatch(accuracy_record.dots, found)
+    figure = f"{len({(d['file'], d['line']) for d in accuracy_record.dots})} dot lines"
+    if accuracy_record.ended != "ok" or found.errors:
+        return Check(name="precision", status="not_run", trust="in-process", figure=figure, message="the entry did not run or compile")
+    if findings:
+        worst = findings[0]
+        message = f"{worst.where}: {worst.message}"
+        return Check(
+            name="precision", status="fail", kind=worst.kind, trust="in-process", figure=figure, where=worst.where, message=message, findings=tuple(findings)
+        )
+    return Check(name="precision", status="pass", trust="in-process", figure=figure, message="emulated and compiled precision agree on every line")
+
+
+def ran(record: RanRecord) -> Check:
+    """What ran is what was changed: every imported file has the digest the host gave it."""
+    figure = f"{len(record.loaded)} files imported"
+    wrong = [path for path, digest in record.loaded.items() if record.expected.get(path) != digest]
+    if wrong:
+        message = f"{wrong[0]}: what ran is not what the patch says"
+        return Check(name="ran", status="fail", kind="tampered", trust="in-process", figure=figure, where=FileWhere(path=wrong[0]), message=message)
+    if record.entry not in record.loaded:
+        message = f"{record.entry} was not imported from the workspace"
+        return Check(name="ran", status="fail", kind="stale_build", trust="in-process", figure=figure, where=FileWhere(path=record.entry), message=message)
+    return Check(name="ran", status="pass", trust="in-process", figure=figure, message="every imported file has the digest of the patched tree")

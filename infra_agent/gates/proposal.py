@@ -1,0 +1,134 @@
+"""The proposal gate: every check again, in fresh processes, on fresh and held-out inputs."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from infra_agent import canonical
+from infra_agent.gates import checks
+from infra_agent.judge.collector import Collector
+from infra_agent.judge.records import DeterminismRecord, RanRecord
+from infra_agent.judge.tensors import CompareRecord
+from infra_agent.judge.verdict import decide
+from infra_agent.session.verdict import Check, Verdict
+from infra_agent.task.repository import PatchError, Repository
+from infra_agent.task.tree import Tree
+
+Store = Callable[[bytes], str]
+OnCheck = Callable[[Check], None]
+NAMES = ("applies", "scope", "secrets", "accuracy", "held_out", "growth", "ran", "determinism", "static", "precision", "timing")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A verdict, the patch in canonical form, and how long it took."""
+
+    verdict: Verdict
+    patch: bytes
+    seconds: float
+
+
+class ProposalGate:
+    """Judges patches of one task. ``store`` keeps a record's bytes and returns their digest."""
+
+    def __init__(self, collector: Collector, repository: Repository, base: str, store: Store, on_check: OnCheck | None = None) -> None:
+        self._collector = collector
+        self._repository = repository
+        self._base = base
+        self._store = store
+        self._on_check = on_check or (lambda check: None)
+        self._done: list[Check] = []
+
+    def judge(self, patch: bytes) -> Judged:
+        """Decide on ``patch``, which may come from anywhere; it is applied first and diffed again."""
+        began = time.monotonic()
+        self._done = []
+        base_tree = self._repository.read_tree(self._base)
+        patch, tree = self._apply(patch)
+        if tree is not None and self._reads_well(patch, frozenset(base_tree)):
+            self._measure(tree, base_tree)
+        self._fill_in()
+        verdict = Verdict(
+            decision=decide(tuple(self._done)),
+            level="L2",
+            isolation=self._collector.isolation,
+            platform=self._collector.platform,
+            checks=tuple(self._done),
+        )
+        return Judged(verdict, patch, time.monotonic() - began)
+
+    def _add(self, check: Check, **records: str) -> Check:
+        check = check.model_copy(update={"records": records})
+        self._done.append(check)
+        self._on_check(check)
+        return check
+
+    def _keep(self, record: CompareRecord | DeterminismRecord | RanRecord) -> str:
+        return self._store(canonical.encode(record.model_dump(mode="json")))
+
+    def _apply(self, patch: bytes) -> tuple[bytes, Tree | None]:
+        try:
+            tree = self._repository.apply(self._base, patch)
+        except PatchError as error:
+            self._add(Check(name="applies", status="fail", kind="does_not_apply", trust="judged", message=str(error)))
+            return patch, None
+        self._add(Check(name="applies", status="pass", trust="judged", message=f"applies at {self._base[:12]}"))
+        return self._repository.diff(self._base, tree), self._repository.read_tree(tree)
+
+    def _reads_well(self, patch: bytes, base_paths: frozenset[str]) -> bool:
+        """Checks that need no run. A patch out of scope is not run at all."""
+        kept = self._store(patch)
+        paths = self._store(canonical.encode(sorted(base_paths)))
+        scope = self._add(checks.scope(patch, self._collector.task.spec, base_paths), patch=kept, base_paths=paths)
+        secrets = self._add(checks.secrets(patch), patch=kept)
+        return scope.status == secrets.status == "pass"
+
+    def _measure(self, tree: Tree, base_tree: Tree) -> None:
+        spec, collector = self._collector.task.spec, self._collector
+        public, held_out = collector.cases("public"), collector.cases("held_out")
+        records = collector.accuracies(tree, [*public, *held_out])
+        kept = {f"compare.{r.split}.{r.case}": self._keep(r) for r in records}
+        seen, hidden = ([r for r in records if r.split == split] for split in ("public", "held_out"))
+        self._add(checks.accuracy(seen, held_out=False), **_split(kept, "public"))
+        self._add(checks.accuracy(hidden, held_out=True), **_split(kept, "held_out"))
+        if spec.growth:
+            self._add(checks.growth(seen, spec.growth), **_split(kept, "public"))
+        smallest = min(seen, key=lambda r: r.size)
+        self._ran(tree, smallest)
+        record = collector.determinism(tree, collector.public_case(smallest.case), spec.determinism_runs)
+        self._add(checks.determinism(record), determinism=self._keep(record))
+        if spec.static:
+            self._static(tree, base_tree, next(r for r in seen if r.case == spec.static.case))
+
+    def _ran(self, tree: Tree, record: CompareRecord) -> None:
+        if record.ended != "ok":
+            self._add(Check(name="ran", status="not_run", trust="in-process", message="the entry did not run"))
+            return
+        expected = {path: canonical.digest(data) for path, data in tree.items()}
+        entry = self._collector.task.spec.entry.module.replace(".", "/") + ".py"
+        found = RanRecord(expected=expected, loaded=record.loaded, entry=entry)
+        self._add(checks.ran(found), ran=self._keep(found))
+
+    def _static(self, tree: Tree, base_tree: Tree, accuracy_record: CompareRecord) -> None:
+        limits = self._collector.task.spec.static
+        assert limits is not None
+        found, base = self._collector.static(tree, limits.target), self._collector.static(base_tree, limits.target)
+        kept = {name: self._store(canonical.encode(r.model_dump(mode="json"))) for name, r in (("static", found), ("static.base", base))}
+        self._add(checks.static(found, base, limits), **kept)
+        self._add(checks.precision(accuracy_record, found), compare=self._keep(accuracy_record), static=kept["static"])
+
+    def _fill_in(self) -> None:
+        """Checks that did not run say so; those a task excuses on this platform say why."""
+        spec = self._collector.task.spec
+        platform = spec.platforms.get(self._collector.platform)
+        excused = platform.may_not_run if platform else {}
+        present = {check.name for check in self._done}
+        for name in NAMES:
+            if name in present or (name == "growth" and not spec.growth) or (name in ("static", "precision") and not spec.static):
+                continue
+            reason = excused.get(name, "an earlier check failed")
+            self._add(Check(name=name, status="not_run", trust="judged", message=reason, excused=name in excused))
+
+
+def _split(kept: dict[str, str], split: str) -> dict[str, str]:
+    return {name: digest for name, digest in kept.items() if name.startswith(f"compare.{split}.")}

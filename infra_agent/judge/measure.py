@@ -1,0 +1,119 @@
+"""One instrument on one tree: an observation for a reader, and the records it can be computed from again.
+
+``observe`` is pure: the loop calls it after a measurement, ``replay`` calls it on the stored records.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra_agent import canonical, instruments
+from infra_agent.errors import UsageError
+from infra_agent.instruments import Instrument
+from infra_agent.judge import static, tensors
+from infra_agent.judge.collector import Collector
+from infra_agent.judge.report import ReportRecord
+from infra_agent.judge.static import StaticRecord
+from infra_agent.judge.tensors import CompareRecord
+from infra_agent.session.observation import Observation, Trust
+from infra_agent.task.spec import Static, TaskSpec
+from infra_agent.task.tree import Tree
+
+Records = dict[str, bytes]
+"""Name -> canonical JSON of a judge-written record."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an observation carries besides what follows from its records."""
+
+    instrument: str
+    evidence_kind: str
+    trust: Trust
+    platform: str
+    isolation: str
+    reproduce: tuple[str, ...]
+    cost_s: float = 0.0
+    evidence: dict[str, str] = field(default_factory=dict)
+
+
+def measure(
+    collector: Collector, name: str, tree: Tree, base: Tree, given: dict[str, Any], reproduce: tuple[str, ...]
+) -> tuple[Observation, Records]:
+    """Run instrument ``name``. Raises UsageError for arguments that it does not have."""
+    instrument = instruments.load(name)
+    arguments = instrument.resolve(given)
+    began = time.monotonic()
+    records = _collect(collector, instrument, tree, base, arguments)
+    evidence = {key: canonical.digest(value) for key, value in records.items()}
+    about = Context(name, instrument.evidence, instrument.trust, collector.platform, collector.isolation, reproduce, round(time.monotonic() - began, 3), evidence)
+    return observe(records, collector.task.spec, about), records
+
+
+def _collect(collector: Collector, instrument: Instrument, tree: Tree, base: Tree, arguments: dict[str, Any]) -> Records:
+    if instrument.evidence == "tensors":
+        named = [name.strip() for name in str(arguments["cases"]).split(",") if name.strip()]
+        cases = [collector.public_case(name) for name in named] or [c for c in collector.cases("public") if c.when == "always"]
+        return {f"compare.{r.case}": encode(r) for r in collector.accuracies(tree, cases)}
+    if instrument.evidence == "static":
+        target = str(arguments["target"])
+        return {"static.base": encode(collector.static(base, target)), "static": encode(collector.static(tree, target))}
+    if instrument.evidence == "report":
+        named_case = str(arguments.pop("case", ""))
+        case = collector.public_case(named_case) if named_case else collector.smallest_case()
+        return {"report": encode(collector.report(instrument, tree, case, arguments))}
+    raise UsageError(f"{instrument.name}: evidence of kind '{instrument.evidence}' comes with a later release")
+
+
+def encode(record: CompareRecord | StaticRecord | ReportRecord) -> bytes:
+    """Canonical JSON of a record."""
+    return canonical.encode(record.model_dump(mode="json"))
+
+
+def observe(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
+    """The observation that follows from the records; pure."""
+    make = {"tensors": _tensors, "static": _static, "report": _report}[about.evidence_kind]
+    return make(records, spec, about)
+
+
+def _common(about: Context) -> dict[str, Any]:
+    return {
+        "instrument": about.instrument, "trust": about.trust, "platform": about.platform, "isolation": about.isolation,
+        "cost_s": about.cost_s, "reproduce": about.reproduce, "evidence": about.evidence,
+    }  # fmt: skip
+
+
+def _tensors(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
+    found = [CompareRecord.model_validate_json(data) for data in records.values()]
+    assessed = [tensors.assess(record) for record in found]
+    findings = tuple(sorted((f for _, _, fs in assessed for f in fs), key=lambda f: -f.magnitude))
+    failed = [record.case for record, (status, _, _) in zip(found, assessed, strict=True) if status == "fail"]
+    headline = f"{len(failed)} of {len(found)} cases fail: {', '.join(failed)}" if failed else f"all {len(found)} cases within their limits"
+    return Observation(
+        **_common(about),
+        status="fail" if failed else "pass",
+        kind=findings[0].kind if findings else None,
+        headline=headline,
+        metrics=tuple(metric for record in found for metric in tensors.metrics(record)),
+        findings=findings,
+    )
+
+
+def _static(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
+    base, found = (StaticRecord.model_validate_json(records[name]) for name in ("static.base", "static"))
+    status, kind, findings = static.assess(found, base, spec.static or Static(case=""))
+    dots = [dot for kernel in found.kernels for dot in kernel.dots]
+    on_cores = sum(dot.unit == "tensor_core" for dot in dots)
+    headline = f"{len(found.kernels)} kernels compiled for {found.target}; {on_cores} of {len(dots)} dots on tensor cores"
+    metrics = static.metrics(found, base)
+    return Observation(**_common(about), status=status, kind=kind, headline=headline, metrics=metrics, findings=findings)
+
+
+def _report(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
+    said = ReportRecord.model_validate_json(records["report"])
+    kind = "crashed" if said.status == "fail" else None
+    body = str(said.data["ending"]) if "ending" in said.data else None
+    return Observation(
+        **_common(about), status=said.status, kind=kind, headline=said.headline, metrics=said.metrics, findings=said.findings, body=body
+    )

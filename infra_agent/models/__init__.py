@@ -1,0 +1,1 @@
+"""Models: whatever answers a conversation with text and tool calls."""

@@ -1,0 +1,1 @@
+"""Proposals: from a verdict to a person's approval to a commit."""

@@ -1,0 +1,122 @@
+"""Sessions and proposals on disk. A proposal is a projection of its session's log; nothing is stored twice."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from infra_agent.errors import UsageError
+from infra_agent.session import events
+from infra_agent.session.log import Blobs, BrokenLogError, Entry, read
+
+_ID_DIGITS = 12
+T = TypeVar("T")
+
+
+def home() -> Path:
+    """Where sessions, repositories and audits live: INFRA_AGENT_HOME, else .infra-agent in the current folder."""
+    return Path(os.environ.get("INFRA_AGENT_HOME", ".infra-agent")).resolve()
+
+
+def proposal_id(entry: Entry) -> str:
+    """The id of a ``proposal.made`` event."""
+    return f"p-{entry.hash[:_ID_DIGITS]}"
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session's folder and its checked entries."""
+
+    folder: Path
+    entries: list[Entry]
+
+    @property
+    def header(self) -> events.SessionStarted:
+        """The first event."""
+        first = self.entries[0].event if self.entries else None
+        if not isinstance(first, events.SessionStarted):
+            raise BrokenLogError(f"{self.folder}: the log does not begin with session.started")
+        return first
+
+    @property
+    def blobs(self) -> Blobs:
+        """The bytes the log refers to."""
+        return Blobs(self.folder / "blobs")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A proposal with its verdict, and the last decision on it."""
+
+    id: str
+    session: Session
+    entry: Entry
+    made: events.ProposalMade
+    verdict: events.VerdictGiven | None
+    review: events.ReviewDecided | None
+    merged: events.Merged | None
+
+    @property
+    def state(self) -> str:
+        """merged | approved | rejected | passed | failed | inconclusive | unjudged."""
+        if self.merged:
+            return "merged"
+        if self.review:
+            return {"approve": "approved", "reject": "rejected"}[self.review.decision]
+        return {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive"}[self.verdict.verdict.decision] if self.verdict else "unjudged"
+
+
+def session_folders() -> list[Path]:
+    """Folders of all sessions, oldest first."""
+    folder = home() / "sessions"
+    return sorted(p for p in folder.iterdir() if (p / "session.jsonl").is_file()) if folder.is_dir() else []
+
+
+def open_session(name: str) -> Session:
+    """A session by id, by unique beginning of its id, or by folder. Raises UsageError listing the latest."""
+    direct = Path(name)
+    if (direct / "session.jsonl").is_file():
+        return Session(direct.resolve(), read(direct))
+    found = [folder for folder in session_folders() if folder.name.startswith(name)]
+    if len(found) != 1:
+        latest = ", ".join(folder.name for folder in session_folders()[-5:]) or "none"
+        what = "is ambiguous" if found else "is unknown"
+        raise UsageError(f"session '{name}' {what}; the latest: {latest}")
+    return Session(found[0], read(found[0]))
+
+
+def proposals_of(session: Session) -> list[Proposal]:
+    """Every proposal of a session, in order."""
+    listed = []
+    for entry in session.entries:
+        if isinstance(entry.event, events.ProposalMade):
+            identity = proposal_id(entry)
+            later = [e.event for e in session.entries[entry.seq + 1 :]]
+            verdicts = [e for e in later if isinstance(e, events.VerdictGiven) and e.proposal == identity]
+            reviews = [e for e in later if isinstance(e, events.ReviewDecided) and e.proposal == identity]
+            merges = [e for e in later if isinstance(e, events.Merged) and e.proposal == identity]
+            listed.append(
+                Proposal(identity, session, entry, entry.event, _last(verdicts), _last(reviews), _last(merges)),
+            )
+    return listed
+
+
+def _last(items: list[T]) -> T | None:
+    return items[-1] if items else None
+
+
+def all_proposals() -> Iterator[Proposal]:
+    """Proposals of every session that can be read."""
+    for folder in session_folders():
+        yield from proposals_of(Session(folder, read(folder)))
+
+
+def find_proposal(name: str) -> Proposal:
+    """A proposal by id or unique beginning. Raises UsageError listing the latest."""
+    listed = list(all_proposals())
+    found = [p for p in listed if p.id.startswith(name)]
+    if len(found) != 1:
+        latest = ", ".join(p.id for p in listed[-5:]) or "none"
+        raise UsageError(f"proposal '{name}' {'is ambiguous' if found else 'is unknown'}; the latest: {latest}")
+    return found[0]

@@ -1,0 +1,1 @@
+"""Replay: read a recorded session and compute again whatever can be computed."""

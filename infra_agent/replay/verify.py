@@ -1,0 +1,212 @@
+"""Verify a session offline; needs neither key, GPU, torch nor repository.
+
+Recomputed: the hash chain, blobs, requests' digests, gate decisions, the status of every observation, every check and
+verdict, from judge-written records. Carried: the numbers inside those records, which only a cage can measure again.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra_agent import canonical
+from infra_agent.gates import checks, policy
+from infra_agent.gates.action import describe
+from infra_agent.judge import seeds
+from infra_agent.judge.measure import Context, observe
+from infra_agent.judge.records import DeterminismRecord, RanRecord
+from infra_agent.judge.static import StaticRecord
+from infra_agent.judge.tensors import CompareRecord
+from infra_agent.judge.verdict import decide
+from infra_agent.proposal.store import Proposal, Session, proposal_id, proposals_of
+from infra_agent.session import events
+from infra_agent.session.context import chain, project
+from infra_agent.session.verdict import Check
+from infra_agent.task.spec import Static, TaskSpec
+
+
+@dataclass
+class Report:
+    """What was computed again, what was only carried, and where the two differ."""
+
+    session: str
+    recomputed: Counter[str] = field(default_factory=Counter)
+    carried: Counter[str] = field(default_factory=Counter)
+    differences: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def agrees(self) -> bool:
+        """True when nothing differs."""
+        return not self.differences
+
+    def expect(self, what: str, agrees: bool, where: str) -> None:
+        """Count one recomputed thing; ``where`` says where it is when it differs."""
+        self.recomputed[what] += 1
+        if not agrees:
+            self.differences.append(f"{where}: {what} computed again differs from what is recorded")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "session": self.session, "agrees": self.agrees, "recomputed": dict(self.recomputed), "carried": dict(self.carried),
+            "differences": self.differences, "notes": self.notes,
+        }  # fmt: skip
+
+
+def verify(session: Session) -> Report:
+    """Check one session whose log has been read (the chain and HEAD hold then)."""
+    report = Report(session.header.session)
+    report.recomputed["event hashes"] = len(session.entries)
+    _blobs(session, report)
+    _header(session, report)
+    _requests(session, report)
+    _actions(session, report)
+    _observations(session, report)
+    for proposal in proposals_of(session):
+        _proposal(proposal, report)
+    _unfinished(session, report)
+    return report
+
+
+def _blobs(session: Session, report: Report) -> None:
+    """Every blob on disk has the digest that is its name; a missing one shows where it is read."""
+    folder = session.blobs.folder
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        report.expect("blob digests", canonical.digest(path.read_bytes()) == path.name, str(path))
+
+
+def _header(session: Session, report: Report) -> None:
+    header = session.header
+    ended = next((e.event for e in session.entries if isinstance(e.event, events.SessionEnded)), None)
+    if ended:
+        report.expect("secret commitment", seeds.commitment(bytes.fromhex(ended.secret)) == header.secret_commitment, "session.ended")
+    for name in (header.spec, header.policy, header.system_prompt, header.brief, header.tools):
+        session.blobs.get(name)
+    report.carried.update({"versions": len(header.versions), "machine facts": len(header.machine)})
+
+
+def _requests(session: Session, report: Report) -> None:
+    """The digest of each request follows from the log before it."""
+    spec = _spec(session)
+    metric = f"error.{spec.metric.stage}@{spec.metric.case}" if session.header.feedback == "sparse" else None
+    for entry in session.entries:
+        if isinstance(entry.event, events.ModelRequested):
+            messages = project(session.entries[: entry.seq], session.blobs, metric)
+            report.expect("model requests", chain(session.header.tools, messages) == entry.event.digest, f"line {entry.seq + 1}")
+        elif isinstance(entry.event, events.ModelReplied):
+            report.carried["model replies"] += 1
+
+
+def _actions(session: Session, report: Report) -> None:
+    """Gate decisions follow from policy, task and the action."""
+    spec = _spec(session)
+    rules = policy.parse(session.blobs.get(session.header.policy).decode(), f"policy of {session.header.session}")
+    base_paths = frozenset(_base_paths(session))
+    proposed = {e.event.action: e.event for e in session.entries if isinstance(e.event, events.ActionProposed)}
+    for entry in session.entries:
+        if isinstance(entry.event, events.GateDecided):
+            action = proposed[entry.event.action]
+            decision = rules.decide(describe(action.tool, action.arguments, spec, base_paths))
+            same = (decision.ruling, decision.rule) == (entry.event.decision, entry.event.rule)
+            report.expect("gate decisions", same, f"line {entry.seq + 1}, {entry.event.action}")
+
+
+def _base_paths(session: Session) -> list[str]:
+    """Files at base, as the header's brief lists them."""
+    text = session.blobs.get(session.header.brief).decode()
+    lines = text[text.rindex("\nFiles:\n") :].splitlines()[2:]
+    return [line.strip().rsplit(" (", 1)[0] for line in lines]
+
+
+def _observations(session: Session, report: Report) -> None:
+    """Status, kind, metrics and findings of judged instruments follow from their records."""
+    spec = _spec(session)
+    for entry in session.entries:
+        if not isinstance(entry.event, events.ObservationMade):
+            continue
+        made = entry.event
+        if not made.records:
+            report.carried["tool answers"] += 1
+            continue
+        o = made.observation
+        records = {name: session.blobs.get(digest) for name, digest in made.records.items()}
+        about = Context(o.instrument, made.evidence_kind, o.trust, o.platform, o.isolation, o.reproduce, o.cost_s, o.evidence)
+        again = observe(records, spec, about)
+        report.expect("observations", again == o, f"line {entry.seq + 1}, {made.action}")
+        report.carried["records"] += len(records)
+
+
+def _proposal(proposal: Proposal, report: Report) -> None:
+    """Every check with a record, then the verdict from the checks."""
+    report.expect("proposal ids", proposal_id(proposal.entry) == proposal.id, proposal.id)
+    if proposal.verdict is None:
+        report.notes.append(f"{proposal.id} was never judged")
+        return
+    session, verdict = proposal.session, proposal.verdict.verdict
+    for check in verdict.checks:
+        again = _check_again(check, session)
+        if again is None:
+            report.carried["checks"] += 1
+        else:
+            same = again == check.model_copy(update={"records": {}, "excused": False})
+            report.expect("checks", same, f"{proposal.id}, check {check.name}")
+    report.expect("verdicts", decide(verdict.checks) == verdict.decision, proposal.id)
+
+
+def _check_again(check: Check, session: Session) -> Check | None:
+    """The check computed from its records; None when it has none and is only carried."""
+    if not check.records or check.name not in _AGAIN:
+        return None
+    records = {name: session.blobs.get(digest) for name, digest in check.records.items()}
+    return _AGAIN[check.name](records, _spec(session))
+
+
+def _compares(records: Mapping[str, bytes]) -> list[CompareRecord]:
+    return [CompareRecord.model_validate_json(data) for data in records.values()]
+
+
+def _scope(records: Mapping[str, bytes], spec: TaskSpec) -> Check:
+    return checks.scope(records["patch"], spec, frozenset(json.loads(records["base_paths"])))
+
+
+def _static(records: Mapping[str, bytes], spec: TaskSpec) -> Check:
+    found, base = (StaticRecord.model_validate_json(records[name]) for name in ("static", "static.base"))
+    return checks.static(found, base, spec.static or Static(case=""))
+
+
+_AGAIN: dict[str, Callable[[Mapping[str, bytes], TaskSpec], Check]] = {
+    "scope": _scope,
+    "secrets": lambda records, spec: checks.secrets(records["patch"]),
+    "accuracy": lambda records, spec: checks.accuracy(_compares(records), held_out=False),
+    "held_out": lambda records, spec: checks.accuracy(_compares(records), held_out=True),
+    "growth": lambda records, spec: checks.growth(_compares(records), spec.growth),
+    "ran": lambda records, spec: checks.ran(RanRecord.model_validate_json(records["ran"])),
+    "determinism": lambda records, spec: checks.determinism(DeterminismRecord.model_validate_json(records["determinism"])),
+    "static": _static,
+    "precision": lambda records, spec: checks.precision(
+        CompareRecord.model_validate_json(records["compare"]), StaticRecord.model_validate_json(records["static"])
+    ),
+}
+
+
+def _unfinished(session: Session, report: Report) -> None:
+    """What began and did not end is said, never run again."""
+    finished = {e.event.action for e in session.entries if isinstance(e.event, events.ExecFinished)}
+    started = (e.event for e in session.entries if isinstance(e.event, events.ExecStarted))
+    report.notes += [f"{e.action} ({e.program}) started and did not finish" for e in started if e.action not in finished]
+
+
+def _spec(session: Session) -> TaskSpec:
+    return TaskSpec.model_validate_json(session.blobs.get(session.header.spec))
+
+
+def render(report: Report) -> str:
+    """Two columns: recomputed and carried; then the differences."""
+    names = list(dict.fromkeys([*report.recomputed, *report.carried]))
+    lines = [f"session {report.session}", f"{'':<22}{'recomputed':>12}{'carried':>10}"]
+    lines += [f"{name:<22}{report.recomputed.get(name, 0) or '-':>12}{report.carried.get(name, 0) or '-':>10}" for name in names]
+    lines += [f"note: {note}" for note in report.notes] + [f"DIFFERS {difference}" for difference in report.differences]
+    return "\n".join([*lines, "agrees" if report.agrees else f"{len(report.differences)} differences"])
+

@@ -1,0 +1,257 @@
+"""Every event a session can record. Frozen; a line of the log is an envelope around one of these."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from infra_agent.session.observation import Observation
+from infra_agent.session.verdict import Verdict
+
+VERSION = 1
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SessionStarted(_Event):
+    """The header: everything a run depended on."""
+
+    type: Literal["session.started"] = "session.started"
+    session: str
+    task: str
+    task_digest: str
+    base: str
+    """Commit of the task's repository."""
+    driver: str
+    """person | model:<name> | playbook | unknown."""
+    feedback: Literal["dense", "sparse"]
+    level: Literal["L0", "L1", "L2"]
+    isolation: str
+    platform: str
+    audited: bool
+    spec: str
+    """Digest of the blob with the task file as JSON."""
+    policy: str
+    """Digest of the blob with the policy as TOML."""
+    system_prompt: str
+    """Digest of the blob."""
+    brief: str
+    """Digest of the blob with the task as the model is told it."""
+    tools: str
+    """Digest of the blob with the tools' schemas."""
+    secret_commitment: str
+    """SHA-256 of the session's secret, which ``session.ended`` reveals."""
+    versions: dict[str, str]
+    machine: dict[str, str]
+    limits: dict[str, float | int | None]
+
+
+class SessionResumed(_Event):
+    type: Literal["session.resumed"] = "session.resumed"
+    dropped_bytes: int
+    last_seq: int
+
+
+class SessionEnded(_Event):
+    type: Literal["session.ended"] = "session.ended"
+    reason: str
+    exit_code: int
+    secret: str
+    """Hex; every seed of the session follows from it."""
+    spent: dict[str, float | int | None]
+
+
+class ModelRequested(_Event):
+    """``digest`` is the last link of the chain of message digests."""
+
+    type: Literal["model.requested"] = "model.requested"
+    model: str
+    digest: str
+    messages: int
+
+
+class ToolCall(BaseModel):
+    """A call the model asked for; ``arguments`` is what it wrote, not yet parsed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Usage(BaseModel):
+    """Tokens of one reply; None where the provider did not say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class ModelReplied(_Event):
+    type: Literal["model.replied"] = "model.replied"
+    request: str
+    """Digest of the request it answers."""
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    usage: Usage
+    raw: str | None = None
+    """Digest of the blob with the provider's own reply."""
+    waited_s: float = 0.0
+
+
+class ActionProposed(_Event):
+    """A tool call as the host understood it."""
+
+    type: Literal["action.proposed"] = "action.proposed"
+    action: str
+    call: str
+    tool: str
+    arguments: dict[str, Any]
+    problem: str | None = None
+    """Why the arguments are not usable; the gate then never sees the action."""
+
+
+class GateDecided(_Event):
+    type: Literal["gate.decided"] = "gate.decided"
+    action: str
+    decision: Literal["allow", "ask", "deny", "abort"]
+    rule: str
+    reason: str
+
+
+class ApprovalRequested(_Event):
+    type: Literal["approval.requested"] = "approval.requested"
+    action: str
+    reason: str
+
+
+class ApprovalGiven(_Event):
+    type: Literal["approval.given"] = "approval.given"
+    action: str
+    decision: Literal["approve", "reject"]
+    reviewer: str
+    reason: str
+
+
+class ExecStarted(_Event):
+    """Something runs in a cage. ``tree`` is the digest of the files it runs on."""
+
+    type: Literal["exec.started"] = "exec.started"
+    action: str
+    program: str
+    tree: str
+    arguments: dict[str, Any]
+
+
+class ExecFinished(_Event):
+    type: Literal["exec.finished"] = "exec.finished"
+    action: str
+    ended: str
+    seconds: float
+
+
+class ObservationMade(_Event):
+    """``records``: name -> digest of a judge-written record, from which the status can be computed again."""
+
+    type: Literal["observation.made"] = "observation.made"
+    action: str
+    observation: Observation
+    records: dict[str, str] = Field(default_factory=dict)
+    evidence_kind: str = ""
+    """Kind of evidence the records are; empty for a tool that measures nothing."""
+    tree: str
+    """Digest of the files after this action."""
+
+
+class HypothesisStated(_Event):
+    type: Literal["hypothesis.stated"] = "hypothesis.stated"
+    hypothesis: str
+    claim: str
+    prediction: str
+    check: str
+
+
+class HypothesisSettled(_Event):
+    type: Literal["hypothesis.settled"] = "hypothesis.settled"
+    hypothesis: str
+    outcome: Literal["confirmed", "refuted"]
+    observation: str
+    """The action whose observation settles it."""
+    note: str = ""
+
+
+class ProposalMade(_Event):
+    """A change put before the gate. Its id is ``p-`` and the first 12 digits of this event's hash."""
+
+    type: Literal["proposal.made"] = "proposal.made"
+    action: str
+    base: str
+    patch: str
+    """Digest of the blob with the patch's bytes."""
+    title: str
+    summary: str
+
+
+class CheckStarted(_Event):
+    """The gate starts; ``secret_commitment`` names the secret its seeds come from."""
+
+    type: Literal["check.started"] = "check.started"
+    proposal: str
+    secret_commitment: str
+
+
+class CheckFinished(_Event):
+    type: Literal["check.finished"] = "check.finished"
+    proposal: str
+    name: str
+    status: str
+
+
+class VerdictGiven(_Event):
+    type: Literal["verdict.given"] = "verdict.given"
+    proposal: str
+    patch: str
+    verdict: Verdict
+    seconds: float
+
+
+class ReviewDecided(_Event):
+    """An approval is worth something only while ``binding`` can be computed again from what it binds to."""
+
+    type: Literal["review.decided"] = "review.decided"
+    proposal: str
+    decision: Literal["approve", "reject"]
+    reviewer: str
+    reason: str
+    binding: str
+
+
+class Merged(_Event):
+    type: Literal["merged"] = "merged"
+    proposal: str
+    commit: str
+    branch: str
+
+
+class Note(_Event):
+    """A remark of the host; with ``to_model`` it is said to the model too."""
+
+    type: Literal["note"] = "note"
+    text: str
+    to_model: bool = False
+
+
+Event = Annotated[
+    SessionStarted | SessionResumed | SessionEnded | ModelRequested | ModelReplied | ActionProposed | GateDecided
+    | ApprovalRequested | ApprovalGiven | ExecStarted | ExecFinished | ObservationMade | HypothesisStated
+    | HypothesisSettled | ProposalMade | CheckStarted | CheckFinished | VerdictGiven | ReviewDecided | Merged | Note,
+    Field(discriminator="type"),
+]  # fmt: skip
+EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+OUTSIDE_EFFECTS = ("model.", "exec.", "approval.", "merged", "proposal.", "verdict.", "review.", "session.")
+"""Prefixes of events that are on disk before and after what they speak of happens."""

@@ -1,0 +1,181 @@
+"""The append-only log: one JSON line an event, each holding the hash of the line before it.
+
+Readers never repair. :func:`read` says precisely where a log is broken; only ``resume`` may cut a torn last line.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from infra_agent import canonical
+from infra_agent.errors import UsageError
+from infra_agent.session.events import EVENT, OUTSIDE_EFFECTS, VERSION, Event
+from infra_agent.session.redaction import redact
+
+_FIRST = "0" * 64
+
+
+class BrokenLogError(UsageError):
+    """A session's files are not what was written; the message says which file, line and why."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An event with its place in the log."""
+
+    seq: int
+    time: str
+    hash: str
+    event: Event
+
+
+class Blobs:
+    """Content-addressed bytes beside the log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def put(self, data: bytes) -> str:
+        """Store bytes; returns their SHA-256."""
+        name = canonical.digest(data)
+        path = self.folder / name
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            scratch = self.folder / f".{name}.{os.getpid()}"
+            scratch.write_bytes(data)
+            scratch.replace(path)
+        return name
+
+    def get(self, name: str) -> bytes:
+        """Bytes by digest. Raises BrokenLogError when they are missing or are not what the name says."""
+        path = self.folder / name
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise BrokenLogError(f"{path}: blob is missing ({error.strerror})") from error
+        if canonical.digest(data) != name:
+            raise BrokenLogError(f"{path}: blob's bytes do not have the digest that is its name")
+        return data
+
+
+class SessionLog:
+    """Writes one session. One writer at a time: a second one is refused."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.blobs = Blobs(folder / "blobs")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = open(folder / "session.jsonl", "ab")  # noqa: SIM115 (held open for the session's life)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.close()
+            raise UsageError(f"session {folder.name} is being written by another process") from error
+        self.entries = read(folder) if self._file.tell() else []
+
+    def append(self, event: Event) -> Entry:
+        """Write one event; it and all before it are on disk when this returns for events with outside effects."""
+        line = envelope(event, len(self.entries), self.entries[-1].hash if self.entries else _FIRST)
+        self._file.write(canonical.encode(line) + b"\n")
+        self._file.flush()
+        entry = Entry(line["seq"], line["t"], line["hash"], EVENT.validate_python({**line["data"], "type": line["type"]}))
+        self.entries.append(entry)
+        if line["type"].startswith(OUTSIDE_EFFECTS):
+            self._sync(entry)
+        return entry
+
+    def _sync(self, entry: Entry) -> None:
+        os.fsync(self._file.fileno())
+        scratch = self.folder / "HEAD.new"
+        with open(scratch, "wb") as head:
+            head.write(_head_bytes(entry.seq, entry.hash))
+            head.flush()
+            os.fsync(head.fileno())
+        scratch.replace(self.folder / "HEAD")
+
+    def close(self) -> None:
+        """Put everything on disk and let go of the lock."""
+        if self.entries:
+            self._sync(self.entries[-1])
+        self._file.close()
+
+    def __enter__(self) -> "SessionLog":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def envelope(event: Event, seq: int, previous: str) -> dict[str, Any]:
+    """The line of an event; secrets are gone before anything is digested."""
+    data = redact(event.model_dump(mode="json"))
+    kind = data.pop("type")
+    line = {"v": VERSION, "seq": seq, "prev": previous, "t": datetime.now(UTC).isoformat(), "type": kind, "data": data}
+    return {**line, "hash": canonical.digest_of(line)}
+
+
+def read(folder: Path) -> list[Entry]:
+    """Every entry, with the chain and HEAD checked. Raises BrokenLogError that says where it is broken."""
+    path = folder / "session.jsonl"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{folder}: not a session ({path.name}: {error.strerror})") from error
+    entries = list(_entries(path, data))
+    _check_head(folder, entries)
+    return entries
+
+
+def _entries(path: Path, data: bytes) -> Iterator[Entry]:
+    previous = _FIRST
+    lines = data.split(b"\n")
+    if lines[-1]:
+        raise BrokenLogError(f"{path}: line {len(lines)} is cut off: it does not end in a newline")
+    for number, text in enumerate(lines[:-1]):
+        where = f"{path}: line {number + 1}"
+        try:
+            line = json.loads(text)
+            claimed = line.pop("hash")
+            if canonical.encode({**line, "hash": claimed}) != text:
+                raise BrokenLogError(f"{where}: not canonical JSON")
+            found = canonical.digest_of(line)
+        except (ValueError, AttributeError, KeyError) as error:
+            raise BrokenLogError(f"{where}: not an event ({error})") from error
+        if found != claimed:
+            raise BrokenLogError(f"{where}: its content does not have the hash it states")
+        if line["prev"] != previous or line["seq"] != number:
+            raise BrokenLogError(f"{where}: does not follow the line before it")
+        try:
+            event = EVENT.validate_python({**line["data"], "type": line["type"]}, strict=False)
+        except ValidationError as error:
+            raise BrokenLogError(f"{where}: {line['type']}: {error.errors()[0]['msg']}") from error
+        previous = claimed
+        yield Entry(number, line["t"], claimed, event)
+
+
+def _check_head(folder: Path, entries: list[Entry]) -> None:
+    """HEAD names the last event that had to be on disk; a log that ends before it was cut."""
+    path = folder / "HEAD"
+    try:
+        data = path.read_bytes()
+        head = json.loads(data)
+        seq, stated = head["seq"], head["hash"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BrokenLogError(f"{path}: unreadable ({error})") from error
+    if data != _head_bytes(seq, stated):
+        raise BrokenLogError(f"{path}: not what was written")
+    if seq >= len(entries):
+        raise BrokenLogError(f"{folder / 'session.jsonl'}: ends at line {len(entries)}, HEAD says line {seq + 1} was written: lines are missing")
+    if entries[seq].hash != stated:
+        raise BrokenLogError(f"{path}: its hash is not that of line {seq + 1}")
+
+
+def _head_bytes(seq: int, stated: str) -> bytes:
+    return canonical.encode({"seq": seq, "hash": stated}) + b"\n"

@@ -1,0 +1,52 @@
+"""Secrets leave a text before anything is digested or stored."""
+
+import os
+import re
+from typing import Any
+
+_PATTERNS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"sk-[A-Za-z0-9_-]{20,}",
+        r"gh[pousr]_[A-Za-z0-9]{30,}",
+        r"github_pat_[A-Za-z0-9_]{30,}",
+        r"hf_[A-Za-z0-9]{30,}",
+        r"AKIA[0-9A-Z]{16}",
+        r"xox[abprs]-[A-Za-z0-9-]{10,}",
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----",
+    )
+)
+_NAMED = re.compile(r"(?i)(api_?key|token|secret|password)$")
+_SHORTEST = 12
+MASK = "[redacted]"
+
+
+def _environment_values() -> list[str]:
+    """Values of environment variables whose name says that they are secret."""
+    return [value for name, value in os.environ.items() if _NAMED.search(name) and len(value) >= _SHORTEST]
+
+
+def redact_text(text: str) -> str:
+    """``text`` with known forms of keys, and the secrets of this process's environment, masked."""
+    for value in _environment_values():
+        text = text.replace(value, MASK)
+    for pattern in _PATTERNS:
+        text = pattern.sub(MASK, text)
+    return text
+
+
+def redact(value: Any) -> Any:
+    """The same through lists and dictionaries; keys stay as they are."""
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, dict):
+        return {key: redact(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [redact(item) for item in value]
+    return value
+
+
+def secrets_in(data: bytes) -> list[str]:
+    """Names of the patterns found in bytes, for the gate; never the secrets themselves."""
+    text = data.decode(errors="replace")
+    return [pattern.pattern[:16] for pattern in _PATTERNS if pattern.search(text)]
