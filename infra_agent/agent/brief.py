@@ -25,6 +25,8 @@ def brief(spec: TaskSpec, tree: Tree, sparse: bool) -> str:
     return (
         f"# {spec.title}\n\n{spec.goal.strip()}\n\nEntry: {spec.entry.module}.{spec.entry.callable}\n"
         f"You may edit: {', '.join(spec.edit.allow)}. Protected where they exist: {', '.join(spec.edit.protected) or 'nothing'}.\n"
-        f"Limits:\n" + "\n".join(f"- {limit}" for limit in limits) + f"\n- at most {spec.edit.max_files} files and {spec.edit.max_lines} lines changed\n"
+        f"Limits:\n"
+        + "\n".join(f"- {limit}" for limit in limits)
+        + f"\n- at most {spec.edit.max_files} files and {spec.edit.max_lines} lines changed\n"
         f"{dense}\nFiles:\n{listed}\n"
     )

@@ -21,6 +21,7 @@ from infra_agent.session.events import ToolCall
 from infra_agent.session.log import SessionLog
 from infra_agent.session.observation import Observation
 from infra_agent.session.redaction import redact_text
+from infra_agent.session.verdict import Verdict
 from infra_agent.task.repository import Repository
 
 _NUDGE = "Answer with a tool call; only `propose` ends the session."
@@ -111,7 +112,9 @@ class Loop:
         self._budget.book(reply.usage, reply.waited_s)
         raw = self._log.blobs.put(redact_text(reply.raw.decode(errors="replace")).encode()) if reply.raw else None
         self._emit(
-            events.ModelReplied(request=digest, text=reply.text, tool_calls=reply.tool_calls, usage=reply.usage, raw=raw, waited_s=reply.waited_s)
+            events.ModelReplied(
+                request=digest, text=reply.text, tool_calls=reply.tool_calls, usage=reply.usage, raw=raw, waited_s=reply.waited_s
+            )
         )
         return reply
 
@@ -172,6 +175,9 @@ class Loop:
         return outcome if outcome.exit_code == 0 or len(self._judged) == _MOST_PROPOSALS else None
 
 
-def _for_model(verdict: events.Verdict) -> str:
+def _for_model(verdict: Verdict) -> str:
     """The checks without anything of the held-out cases but their count."""
-    return "\n".join(f"{c.name}: {c.status}{f' ({c.kind})' if c.kind else ''} — {c.figure if c.name == 'held_out' else c.message}" for c in verdict.checks)
+    return "\n".join(
+        f"{c.name}: {c.status}{f' ({c.kind})' if c.kind else ''} — {c.figure if c.name == 'held_out' else c.message}"
+        for c in verdict.checks
+    )

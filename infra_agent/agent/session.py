@@ -56,7 +56,9 @@ def machine() -> dict[str, str]:
     return {"cpu": model, "system": f"{host.system()} {host.release()}", "machine": host.machine(), "gpu": "none"}
 
 
-def _header(task: Task, options: Options, driver: str, base: str, tree: Tree, blobs: Blobs, secret: bytes, name: str) -> events.SessionStarted:
+def _header(
+    task: Task, options: Options, driver: str, base: str, tree: Tree, blobs: Blobs, secret: bytes, name: str
+) -> events.SessionStarted:
     shown = [schema.as_dict() for schema in tools.schemas(task.spec.instruments)]
     return events.SessionStarted(
         session=name,
@@ -107,5 +109,3 @@ def run(task: Task, model: Model, driver: str, options: Options, on_entry: Calla
 def driver_of(model_name: str) -> str:
     """Who drove, as the header says it."""
     return {"playbook": "playbook", "manual": "unknown"}.get(model_name, f"model:{model_name}")
-
-

@@ -42,7 +42,13 @@ class Workbench:
         try:
             if tool in self._tools:
                 return self._tools[tool](arguments), {}
-            argv = ("infra-agent", "measure", self.collector.task.spec.id, tool, *(f"--set={k}={v}" for k, v in arguments.items() if v != ""))
+            argv = (
+                "infra-agent",
+                "measure",
+                self.collector.task.spec.id,
+                tool,
+                *(f"--set={k}={v}" for k, v in arguments.items() if v != ""),
+            )
             return measure(self.collector, tool, self.tree, self.base_tree, arguments, argv)
         except UsageError as error:
             return say(tool, "fail", str(error), kind="bad_arguments"), {}
@@ -75,7 +81,9 @@ class Workbench:
             if fnmatchcase(path, arguments["glob"]):
                 for number, line in enumerate(self.tree[path].decode(errors="replace").splitlines(), 1):
                     if pattern.search(line):
-                        findings.append(Finding(kind="hit", where=LineWhere(path=path, line=number), magnitude=0.0, message=line.strip()[:200]))
+                        findings.append(
+                            Finding(kind="hit", where=LineWhere(path=path, line=number), magnitude=0.0, message=line.strip()[:200])
+                        )
         body = "\n".join(f"{f.where}: {f.message}" for f in findings[:_MOST_HITS])
         return say("search", "pass", f"{len(findings)} hits", body=body)
 
@@ -132,7 +140,9 @@ class Workbench:
     def _recall(self, arguments: dict[str, Any]) -> Observation:
         words = arguments["query"].lower().split()
         past = [e.event for e in self._log.entries if isinstance(e.event, events.ObservationMade)]
-        lines = [f"[{o.action}] {o.observation.instrument}: {o.observation.headline}" for o in past] + remembered(self._log.folder.parents[1])
+        lines = [f"[{o.action}] {o.observation.instrument}: {o.observation.headline}" for o in past] + remembered(
+            self._log.folder.parents[1]
+        )
         hits = [line for line in lines if any(word in line.lower() for word in words)]
         return say("recall", "pass", f"{len(hits)} hits", body="\n".join(hits[-_MOST_HITS:]))
 

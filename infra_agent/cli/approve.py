@@ -61,7 +61,9 @@ def reject(proposal: Name, reviewer: Reviewer, reason: Reason) -> None:
     _decide(proposal, "reject", reviewer, reason)
 
 
-def merge(proposal: Name, into: Annotated[str, typer.Option(help="branch of the task's repository")] = "main", as_json: Json = False) -> None:
+def merge(
+    proposal: Name, into: Annotated[str, typer.Option(help="branch of the task's repository")] = "main", as_json: Json = False
+) -> None:
     """Commit an approved proposal. Refused when anything the approval binds to has changed."""
     from infra_agent.experience import remember
     from infra_agent.proposal.approval import merge as merge_proposal
@@ -76,4 +78,6 @@ def merge(proposal: Name, into: Annotated[str, typer.Option(help="branch of the 
     if as_json:
         document({"proposal": found.id, "commit": merged.commit, "branch": merged.branch, "repository": str(repository)})
     else:
-        answer(f"{found.id} merged into {merged.branch} as {merged.commit[:12]}\nSee:  git --git-dir {repository} show {merged.commit[:12]}")
+        answer(
+            f"{found.id} merged into {merged.branch} as {merged.commit[:12]}\nSee:  git --git-dir {repository} show {merged.commit[:12]}"
+        )

@@ -57,7 +57,12 @@ def _cage() -> Item:
     try:
         result = cage.request("sandboxes.runtime.shell", {"command": "echo alive"})
         alive = result.ok and result.text == b"alive\n"
-        return Item("cage", alive, f"bubblewrap, isolation {cage.isolation}", "" if alive else f"a request ended with {result.ended}: {result.text[-200:]!r}")
+        return Item(
+            "cage",
+            alive,
+            f"bubblewrap, isolation {cage.isolation}",
+            "" if alive else f"a request ended with {result.ended}: {result.text[-200:]!r}",
+        )
     finally:
         cage.close()
 
@@ -65,7 +70,10 @@ def _cage() -> Item:
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False) -> None:
     """Check this machine; exit 6 when no cage can be had, 2 when something else is missing."""
     version = sys.version.split()[0]
-    items = [Item("python", sys.version_info >= (3, 11), version, "" if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed"), _git()]
+    items = [
+        Item("python", sys.version_info >= (3, 11), version, "" if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed"),
+        _git(),
+    ]
     items += [_package("torch", "kernels"), _package("triton", "kernels"), _seccomp(), _cage()]
     if as_json:
         document([item._asdict() for item in items])

@@ -15,7 +15,8 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout"
 def _line(entry: "Entry") -> str:
     data = entry.event.model_dump(mode="json", exclude={"type"})
     if "observation" in data:
-        return f"{entry.seq:4} {entry.event.type:<18} [{data['action']}] {data['observation']['instrument']}: {data['observation']['status']} — {data['observation']['headline']}"
+        seen = data["observation"]
+        return f"{entry.seq:4} {entry.event.type:<18} [{data['action']}] {seen['instrument']}: {seen['status']} — {seen['headline']}"
     text = ", ".join(f"{k}={_short(v)}" for k, v in data.items() if v not in (None, "", [], {}, ()))
     return f"{entry.seq:4} {entry.event.type:<18} {text}"
 

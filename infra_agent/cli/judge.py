@@ -52,7 +52,14 @@ def measure(
     tree = base_tree = repo.read_tree(base)
     if patch is not None:
         tree = repo.read_tree(repo.apply(base, _read_patch(patch)))
-    reproduce = ("infra-agent", "measure", task, instrument, *(["--patch", str(patch)] if patch else []), *(f"--set={p[0]}={p[2]}" for p in pairs))
+    reproduce = (
+        "infra-agent",
+        "measure",
+        task,
+        instrument,
+        *(["--patch", str(patch)] if patch else []),
+        *(f"--set={p[0]}={p[2]}" for p in pairs),
+    )
     with Collector(loaded, seeds.new_secret()) as collector:
         observation, _ = judge.measure(collector, instrument, tree, base_tree, arguments, reproduce)
     document(observation.model_dump(mode="json")) if as_json else answer(observation.for_model())
@@ -77,16 +84,19 @@ def gate(
     repo, base = repository.for_task(loaded, home())
     with Collector(loaded, seeds.new_secret()) as collector:
         began = time.monotonic()
-        proposal_gate = ProposalGate(collector, repo, base, lambda record: "", None if as_json else lambda check: progress(check_line(check)))
+        proposal_gate = ProposalGate(
+            collector, repo, base, lambda record: "", None if as_json else lambda check: progress(check_line(check))
+        )
         judged = proposal_gate.judge(data)
     verdict = judged.verdict
     if as_json:
-        document({
-            "task": loaded.spec.id, "patch": str(patch), "level": verdict.level, "isolation": verdict.isolation, "platform": verdict.platform,
-            "decision": verdict.decision, "checks": [_check(c) for c in verdict.checks], "elapsed_s": round(time.monotonic() - began, 3),
-        })  # fmt: skip
+        about = verdict.model_dump(include={"level", "isolation", "platform", "decision"})
+        elapsed = round(time.monotonic() - began, 3)
+        document(
+            {"task": loaded.spec.id, "patch": str(patch), **about, "checks": [_check(c) for c in verdict.checks], "elapsed_s": elapsed}
+        )
     else:
-        answer(f"{verdict.decision}   evidence {verdict.level}, isolation {verdict.isolation}, platform {verdict.platform}, {judged.seconds:.1f} s")
+        answer(f"{verdict.decision}   {verdict.basis}, {judged.seconds:.1f} s")
     raise typer.Exit(EXIT[verdict.decision])
 
 
@@ -119,7 +129,8 @@ def audit(
     else:
         held = sum(trial.ok for trial in record.trials)
         problems = "".join(f"\nproblem: {problem}" for problem in record.problems)
-        answer(f"audit of {record.task}: {'green' if record.green else 'NOT green'}, {held} of {len(record.trials)} trials as expected{problems}")
+        colour = "green" if record.green else "NOT green"
+        answer(f"audit of {record.task}: {colour}, {held} of {len(record.trials)} trials as expected{problems}")
     raise typer.Exit(0 if record.green else 1)
 
 

@@ -5,6 +5,7 @@ import sys
 import typer
 
 from infra_agent.cli import approve, doctor, inspect, judge, replay, run
+from infra_agent.cli.output import progress
 from infra_agent.errors import InfraAgentError
 
 app = typer.Typer(
@@ -27,10 +28,10 @@ def main() -> None:
     try:
         app()
     except InfraAgentError as error:
-        print(f"infra-agent: {error}", file=sys.stderr)
+        progress(f"infra-agent: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        print("infra-agent: interrupted", file=sys.stderr)
+        progress("infra-agent: interrupted")
         sys.exit(130)
 
 

@@ -8,17 +8,19 @@ from typing import Any
 
 def progress(text: str) -> None:
     """A line about what is going on."""
-    print(text, file=sys.stderr, flush=True)
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
 def answer(text: str) -> None:
     """The answer, for a person."""
-    print(text, flush=True)
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def document(value: Any) -> None:
     """The answer, for a program."""
-    print(json.dumps(value, indent=1, ensure_ascii=False), flush=True)
+    answer(json.dumps(value, indent=1, ensure_ascii=False))
 
 
 def table(rows: Iterable[tuple[str, ...]], heads: tuple[str, ...]) -> str:

@@ -28,7 +28,9 @@ def make_model(name: str, base_url: str | None) -> "Model":
         from infra_agent.models.manual import Manual
 
         return Manual(Path(rest))
-    raise UsageError(f"unknown model '{name}'; there are: playbook, openai:NAME (with --base-url URL for any compatible server), manual:DIR")
+    raise UsageError(
+        f"unknown model '{name}'; there are: playbook, openai:NAME (with --base-url URL for any compatible server), manual:DIR"
+    )
 
 
 def narrate(event: "events.Event") -> None:
@@ -73,7 +75,9 @@ def run(
     loaded = load(task)
     chosen = make_model(model, base_url)
     limits = Limits(max_steps or loaded.spec.max_steps, loaded.spec.wall_s, budget_usd)
-    name, outcome = session.run(loaded, chosen, session.driver_of(chosen.name), session.Options(feedback == "sparse", limits, home()), narrate)
+    name, outcome = session.run(
+        loaded, chosen, session.driver_of(chosen.name), session.Options(feedback == "sparse", limits, home()), narrate
+    )
     if as_json:
         document({"session": name, "exit_code": outcome.exit_code, "reason": outcome.reason, "proposal": outcome.proposal})
     elif outcome.proposal:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 _FILE = "experience.jsonl"
+_OUTCOMES = ("confirmed", "refuted")
 
 
 def remember(home: Path, task: str, title: str, confirmed: list[str], refuted: list[str]) -> None:
@@ -20,6 +21,6 @@ def remembered(home: Path) -> list[str]:
         return []
     lessons = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [
-        f"{lesson['task']}: {lesson['title']}; confirmed: {'; '.join(lesson['confirmed']) or 'none'}; refuted: {'; '.join(lesson['refuted']) or 'none'}"
+        f"{lesson['task']}: {lesson['title']}; {', '.join(f'{outcome}: {claim}' for outcome in _OUTCOMES for claim in lesson[outcome])}"
         for lesson in lessons
     ]

@@ -67,7 +67,12 @@ def audit(task: Task, home: Path, on_trial: Callable[[Trial], None]) -> AuditRec
             on_trial(trials[-1])
         problems = _reference_problems(collector)
         return AuditRecord(
-            task=task.spec.id, digest=task.digest, platform=collector.platform, isolation=collector.isolation, trials=tuple(trials), problems=problems
+            task=task.spec.id,
+            digest=task.digest,
+            platform=collector.platform,
+            isolation=collector.isolation,
+            trials=tuple(trials),
+            problems=problems,
         )
 
 
@@ -81,12 +86,19 @@ def _control_trial(name: str, control: Control, judged: Judged) -> Trial:
     expected = f"{control.check}:{control.kind}"
     failed = [f"{check.name}:{check.kind}" for check in judged.verdict.checks if check.status == "fail"]
     ok = judged.verdict.decision == "fail" and expected in failed
-    return Trial(name=name, expected=expected, found=expected if ok else (", ".join(failed) or judged.verdict.decision), ok=ok, seconds=round(judged.seconds, 1))
+    return Trial(
+        name=name,
+        expected=expected,
+        found=expected if ok else (", ".join(failed) or judged.verdict.decision),
+        ok=ok,
+        seconds=round(judged.seconds, 1),
+    )
 
 
 def _reference_problems(collector: Collector) -> tuple[str, ...]:
     """The truth is finite, not constant, and every input matters to it in at least one public case."""
-    problems, moved = [], {}
+    problems: list[str] = []
+    moved: dict[str, float] = {}
     for case in (c for c in collector.cases("public") if c.when == "always"):
         found = collector.sensitivity(case)
         if not found["finite"]:

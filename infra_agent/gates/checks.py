@@ -16,7 +16,16 @@ from infra_agent.task.spec import Growth, Static, TaskSpec
 from infra_agent.task.tree import matches
 
 _REGULAR = {"100644", "100755"}
-_ALWAYS_PROTECTED = (".git/**", ".git*", "conftest.py", "**/conftest.py", "sitecustomize.py", "**/sitecustomize.py", "usercustomize.py", "**/*.pth")
+_ALWAYS_PROTECTED = (
+    ".git/**",
+    ".git*",
+    "conftest.py",
+    "**/conftest.py",
+    "sitecustomize.py",
+    "**/sitecustomize.py",
+    "usercustomize.py",
+    "**/*.pth",
+)
 ACCURACY_TRUST: Trust = "in-process"
 """On a CPU the emulator that rounds the dots sits beside the candidate; the comparison itself is the judge's."""
 
@@ -29,7 +38,15 @@ def scope(patch: bytes, spec: TaskSpec, base_paths: frozenset[str]) -> Check:
     figure = f"{len(touched)} files, {lines} lines"
     if wrong:
         change, reason = wrong[0]
-        return Check(name="scope", status="fail", kind="out_of_scope", trust="judged", figure=figure, where=FileWhere(path=change.path), message=reason)
+        return Check(
+            name="scope",
+            status="fail",
+            kind="out_of_scope",
+            trust="judged",
+            figure=figure,
+            where=FileWhere(path=change.path),
+            message=reason,
+        )
     if not touched:
         return Check(name="scope", status="fail", kind="empty", trust="judged", figure=figure, message="the patch changes nothing")
     if len(touched) > spec.edit.max_files or lines > spec.edit.max_lines:
@@ -77,14 +94,25 @@ def accuracy(records: Sequence[CompareRecord], held_out: bool) -> Check:
         worst = findings[0]
         message = f"held-out {passed} of {len(records)} pass" if held_out else f"{worst.where}: {worst.message}"
         return Check(
-            name=name, status="fail", kind=worst.kind, trust=ACCURACY_TRUST, figure=figure, where=worst.where, message=message, findings=tuple(findings)
+            name=name,
+            status="fail",
+            kind=worst.kind,
+            trust=ACCURACY_TRUST,
+            figure=figure,
+            where=worst.where,
+            message=message,
+            findings=tuple(findings),
         )
-    return Check(name=name, status="pass", trust=ACCURACY_TRUST, figure=figure, message=f"every stage within its limit; closest: {_closest(records)}")
+    return Check(
+        name=name, status="pass", trust=ACCURACY_TRUST, figure=figure, message=f"every stage within its limit; closest: {_closest(records)}"
+    )
 
 
 def _closest(records: Sequence[CompareRecord]) -> str:
     """The stage that comes nearest to its limit."""
-    shares = [(r.stages[s].error / bound.error, s, r.case, r.stages[s].error, bound.error) for r in records for s, bound in r.bounds.items()]
+    shares = [
+        (r.stages[s].error / bound.error, s, r.case, r.stages[s].error, bound.error) for r in records for s, bound in r.bounds.items()
+    ]
     _, stage, case, error, limit = max(shares)
     return f"{stage} of {case}, {error:.1e} of {limit:.0e}"
 
@@ -102,7 +130,9 @@ def growth(records: Sequence[CompareRecord], limits: Sequence[Growth]) -> Check:
         if value / limit.max > share:
             share, worst = value / limit.max, f"{limit.stage}: {value:.3g} times from {limit.start} to {limit.to}, {limit.max:g} allowed"
     if share > 1:
-        return Check(name="growth", status="fail", kind="incorrect", trust=ACCURACY_TRUST, figure=worst, message=f"error grows too fast: {worst}")
+        return Check(
+            name="growth", status="fail", kind="incorrect", trust=ACCURACY_TRUST, figure=worst, message=f"error grows too fast: {worst}"
+        )
     return Check(name="growth", status="pass", trust=ACCURACY_TRUST, figure=worst, message="error grows slower than the limit")
 
 
@@ -120,10 +150,14 @@ def static(found: StaticRecord, base: StaticRecord, limits: Static) -> Check:
     """Compiled cost: tensor cores kept, registers, spills, shared memory."""
     status, kind, findings = static_kind.assess(found, base, limits)
     dots = [dot for kernel in found.kernels for dot in kernel.dots]
-    figure = f"{sum(d.unit == 'tensor_core' for d in dots)} of {len(dots)} dots on tensor cores, {sum(k.spilled for k in found.kernels)} spills"
+    figure = (
+        f"{sum(d.unit == 'tensor_core' for d in dots)} of {len(dots)} dots on tensor cores, {sum(k.spilled for k in found.kernels)} spills"
+    )
     where = findings[0].where if findings else None
     message = findings[0].message if findings else f"{len(found.kernels)} kernels compiled for {found.target} within their limits"
-    return Check(name="static", status=status, kind=kind, trust="in-process", figure=figure, where=where, message=message, findings=findings)
+    return Check(
+        name="static", status=status, kind=kind, trust="in-process", figure=figure, where=where, message=message, findings=findings
+    )
 
 
 def precision(accuracy_record: CompareRecord, found: StaticRecord) -> Check:
@@ -136,9 +170,18 @@ def precision(accuracy_record: CompareRecord, found: StaticRecord) -> Check:
         worst = findings[0]
         message = f"{worst.where}: {worst.message}"
         return Check(
-            name="precision", status="fail", kind=worst.kind, trust="in-process", figure=figure, where=worst.where, message=message, findings=tuple(findings)
+            name="precision",
+            status="fail",
+            kind=worst.kind,
+            trust="in-process",
+            figure=figure,
+            where=worst.where,
+            message=message,
+            findings=tuple(findings),
         )
-    return Check(name="precision", status="pass", trust="in-process", figure=figure, message="emulated and compiled precision agree on every line")
+    return Check(
+        name="precision", status="pass", trust="in-process", figure=figure, message="emulated and compiled precision agree on every line"
+    )
 
 
 def ran(record: RanRecord) -> Check:
@@ -147,8 +190,20 @@ def ran(record: RanRecord) -> Check:
     wrong = [path for path, digest in record.loaded.items() if record.expected.get(path) != digest]
     if wrong:
         message = f"{wrong[0]}: what ran is not what the patch says"
-        return Check(name="ran", status="fail", kind="tampered", trust="in-process", figure=figure, where=FileWhere(path=wrong[0]), message=message)
+        return Check(
+            name="ran", status="fail", kind="tampered", trust="in-process", figure=figure, where=FileWhere(path=wrong[0]), message=message
+        )
     if record.entry not in record.loaded:
         message = f"{record.entry} was not imported from the workspace"
-        return Check(name="ran", status="fail", kind="stale_build", trust="in-process", figure=figure, where=FileWhere(path=record.entry), message=message)
-    return Check(name="ran", status="pass", trust="in-process", figure=figure, message="every imported file has the digest of the patched tree")
+        return Check(
+            name="ran",
+            status="fail",
+            kind="stale_build",
+            trust="in-process",
+            figure=figure,
+            where=FileWhere(path=record.entry),
+            message=message,
+        )
+    return Check(
+        name="ran", status="pass", trust="in-process", figure=figure, message="every imported file has the digest of the patched tree"
+    )

@@ -54,7 +54,9 @@ def find(task: Task, home: Path) -> AuditRecord | None:
             try:
                 record = AuditRecord.model_validate_json(path.read_bytes())
             except ValidationError as error:
-                raise UsageError(f"{path}: not an audit record: {error.errors()[0]['msg']}; run: infra-agent audit {task.folder}") from error
+                raise UsageError(
+                    f"{path}: not an audit record: {error.errors()[0]['msg']}; run: infra-agent audit {task.folder}"
+                ) from error
             if record.digest == task.digest:
                 return record
     return None
@@ -73,7 +75,9 @@ def require(task: Task, home: Path) -> None:
         raise UsageError(f"{task.folder}: this version of the task was never audited; run: infra-agent audit {task.folder}")
     if not record.green:
         bad = [trial.name for trial in record.trials if not trial.ok] + list(record.problems)
-        raise UsageError(f"{task.folder}: its audit is not green ({', '.join(bad)}); mend the task and run: infra-agent audit {task.folder}")
+        raise UsageError(
+            f"{task.folder}: its audit is not green ({', '.join(bad)}); mend the task and run: infra-agent audit {task.folder}"
+        )
 
 
 def save(record: AuditRecord, path: Path) -> None:

@@ -78,7 +78,8 @@ class Collector:
             for case in listed:
                 missing = set(self.task.spec.entry.stages) ^ set(case.bounds)
                 if missing:
-                    raise UsageError(f"{self.task.folder}/judge/task.py: bounds of case {case.name} and [entry] stages differ in: {', '.join(sorted(missing))}")
+                    where, differ = f"{self.task.folder}/judge/task.py", ", ".join(sorted(missing))
+                    raise UsageError(f"{where}: bounds of case {case.name} and [entry] stages differ in: {differ}")
             self._cases[split] = listed
         return self._cases[split]
 
@@ -109,7 +110,7 @@ class Collector:
         drawn = self._reference.draw(case, self._seed("inputs", case))
         with self.pool(program.profile).cage() as cage:
             result = cage.request(program.program, self._args({}), {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
-        about = {"case": case.name, "split": case.split, "size": case.size, "bounds": case.bounds}
+        about: dict[str, Any] = {"case": case.name, "split": case.split, "size": case.size, "bounds": case.bounds}
         if not result.ok:
             return CompareRecord(ended=_ended(result), ending=tail(result), **about)
         said = _said(result)
@@ -149,7 +150,9 @@ class Collector:
             case = self.public_case(limits.case) if limits else self.smallest_case()
             result = self.run(instruments.load("static"), tree, case, {"target": target})
             if not result.ok:
-                return StaticRecord(target=target, kernels=(), errors=(KernelError(kernel="entry", message=f"{_ended(result)}: {tail(result)}"),))
+                return StaticRecord(
+                    target=target, kernels=(), errors=(KernelError(kernel="entry", message=f"{_ended(result)}: {tail(result)}"),)
+                )
             try:
                 self._static[key] = StaticRecord.model_validate_json(result.report)
             except ValidationError as error:

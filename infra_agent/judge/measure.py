@@ -47,7 +47,16 @@ def measure(
     began = time.monotonic()
     records = _collect(collector, instrument, tree, base, arguments)
     evidence = {key: canonical.digest(value) for key, value in records.items()}
-    about = Context(name, instrument.evidence, instrument.trust, collector.platform, collector.isolation, reproduce, round(time.monotonic() - began, 3), evidence)
+    about = Context(
+        name,
+        instrument.evidence,
+        instrument.trust,
+        collector.platform,
+        collector.isolation,
+        reproduce,
+        round(time.monotonic() - began, 3),
+        evidence,
+    )
     return observe(records, collector.task.spec, about), records
 
 

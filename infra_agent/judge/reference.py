@@ -85,7 +85,9 @@ class Reference:
             groups[group][stage] = value
         for stage in case.bounds:
             if not (np.isfinite(groups["truth"][stage]).all() and np.isfinite(groups["reference"][stage]).all()):
-                raise UsageError(f"{self._where}: case {case.name}: stage {stage} of the truth or the reference is not finite: the task is invalid")
+                raise UsageError(
+                    f"{self._where}: case {case.name}: stage {stage} of the truth or the reference is not finite: the task is invalid"
+                )
         return Drawn(save_tensors(groups["inputs"]), groups["truth"], groups["reference"])
 
     def sensitivity(self, case: Case, seed: int) -> dict[str, Any]:

@@ -4,7 +4,6 @@ The report is written by the instrument inside the cage; this module validates i
 than the label says. It is paired with the judged comparison of output bytes.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +28,8 @@ class Dot(_Frozen):
 
 
 class Spill(_Frozen):
+    """Spill instructions that a source line caused."""
+
     file: str
     line: int
     stores: int
@@ -69,6 +70,8 @@ class Kernel(_Frozen):
 
 
 class KernelError(_Frozen):
+    """A kernel, or the entry, that did not get as far as a binary."""
+
     kernel: str
     message: str
 
@@ -105,11 +108,10 @@ def _same(base: StaticRecord, kernel: Kernel) -> Kernel | None:
 def _kernel(kernel: Kernel, base: Kernel | None, limits: Static) -> Iterator[Finding]:
     at = LineWhere(path=kernel.file, line=kernel.line)
     if limits.tensor_cores == "kept":
-        kept = Counter(dot.line for dot in base.fma_dots) if base else Counter[int]()
-        if len(kernel.fma_dots) > sum(kept.values()):
+        if len(kernel.fma_dots) > (len(base.fma_dots) if base else 0):
             for dot in kernel.fma_dots:
                 where = LineWhere(path=dot.file, line=dot.line)
-                message = f"tl.dot at {dot.precision} runs on FMA units on {limits.target}: {kernel.fma_instructions} fma in {kernel.name}, 0 tensor-core products for this line"
+                message = f"tl.dot at {dot.precision} runs on FMA units on {limits.target}; {kernel.name} has {kernel.fma_instructions} fma"
                 yield Finding(kind="lost_tensor_cores", where=where, magnitude=float(kernel.fma_instructions), message=message)
         if base and base.tensor_core_instructions and not kernel.tensor_core_instructions:
             message = f"{kernel.name}: {base.tensor_core_instructions} tensor-core instructions at base, none now"

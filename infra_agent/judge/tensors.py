@@ -15,6 +15,8 @@ from infra_agent.sandbox.mapping import GUARD, POISON, Layout
 from infra_agent.session.observation import Finding, Metric, Status, TensorWhere
 
 TILE = 16
+_EPSILON = 2.0**-23
+"""Of float32: no reference is credited with less error of its own."""
 
 
 class _Frozen(BaseModel):
@@ -146,9 +148,13 @@ def stage_fault(record: CompareRecord, stage: str) -> tuple[str, float, str] | N
     if found.error > bound.error:
         over = found.error / bound.error
         return "incorrect", over, f"relative error {found.error:.2e}, limit {bound.error:.0e} ({over:.3g} times over)"
-    own = max(found.reference_error, np.finfo(np.float32).eps)
+    own = max(found.reference_error, _EPSILON)
     if found.error > bound.ratio * own:
-        return "incorrect", found.error / own, f"relative error {found.error:.2e} is {found.error / own:.3g} times the reference's own, {bound.ratio:.3g} allowed"
+        return (
+            "incorrect",
+            found.error / own,
+            f"relative error {found.error:.2e} is {found.error / own:.3g} times the reference's own, {bound.ratio:.3g} allowed",
+        )
     return None
 
 
@@ -185,5 +191,4 @@ def growth(small: CompareRecord, large: CompareRecord, stage: str) -> float | No
     """Error at the larger size over error at the smaller; None when either is missing."""
     if stage not in small.stages or stage not in large.stages:
         return None
-    floor = float(np.finfo(np.float32).eps) / 2
-    return large.stages[stage].error / max(small.stages[stage].error, floor)
+    return large.stages[stage].error / max(small.stages[stage].error, _EPSILON / 2)

@@ -62,7 +62,7 @@ class OpenAI:
         """Seconds to wait: what the server asks for, else doubling with jitter; capped."""
         if retry_after and retry_after.replace(".", "", 1).isdigit():
             return min(float(retry_after), _LONGEST_WAIT_S)
-        return min(self._first_wait_s * 2**attempt * random.uniform(0.5, 1.0), _LONGEST_WAIT_S)
+        return min(self._first_wait_s * float(2**attempt) * random.uniform(0.5, 1.0), _LONGEST_WAIT_S)
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -35,7 +35,9 @@ def decide(proposal: Proposal, decision: str, reviewer: str, reason: str) -> eve
         raise UsageError(f"{proposal.id} is merged already, as {proposal.merged.commit[:12]}")
     if decision == "approve" and (proposal.verdict is None or proposal.verdict.verdict.decision != "pass"):
         state = proposal.state
-        raise JudgedError(f"{proposal.id} {state}: only a proposal that passed the gate can be approved; see: infra-agent review {proposal.id}")
+        raise JudgedError(
+            f"{proposal.id} {state}: only a proposal that passed the gate can be approved; see: infra-agent review {proposal.id}"
+        )
     event = events.ReviewDecided.model_validate(
         {"proposal": proposal.id, "decision": decision, "reviewer": reviewer, "reason": reason, "binding": binding(proposal)}
     )
@@ -52,7 +54,9 @@ def merge(proposal: Proposal, home: Path, into: str = BRANCH) -> events.Merged:
     if review is None or review.decision != "approve":
         raise UsageError(f"{proposal.id} is not approved; run: infra-agent approve {proposal.id} --reviewer NAME --reason TEXT")
     if review.binding != binding(proposal):
-        raise JudgedError(f"{proposal.id}: the approval is void: patch, base, policy, evidence or verdict changed since; review and approve again")
+        raise JudgedError(
+            f"{proposal.id}: the approval is void: patch, base, policy, evidence or verdict changed since; review and approve again"
+        )
     repository = Repository(home / "repos" / f"{proposal.session.header.task}.git")
     head = repository.branch(into)
     if head is None:

@@ -44,18 +44,27 @@ def check_line(check: Check) -> str:
 def render(proposal: Proposal, with_diff: bool = True) -> str:
     """The review as plain text."""
     header, made = proposal.session.header, proposal.made
-    lines = [f"{proposal.id}  {made.title}", f"task {header.task}  session {header.session}  state {proposal.state}", "", made.summary.strip(), ""]
+    lines = [
+        f"{proposal.id}  {made.title}",
+        f"task {header.task}  session {header.session}  state {proposal.state}",
+        "",
+        made.summary.strip(),
+        "",
+    ]
     if proposal.verdict:
         verdict = proposal.verdict.verdict
-        lines.append(
-            f"Verdict: {verdict.decision}   evidence {verdict.level}, isolation {verdict.isolation}, platform {verdict.platform}, "
-            f"{proposal.verdict.seconds:.1f} s"
-        )
+        lines.append(f"Verdict: {verdict.decision}   {verdict.basis}, {proposal.verdict.seconds:.1f} s")
         lines += [f"  {check_line(check)}" for check in verdict.checks]
     lines += ["", "Tried:"]
-    lines += [f"  {t.id} {t.outcome}: {t.claim} [predicted: {t.prediction}]{f' — {t.note}' if t.note else ''}" for t in tried(proposal)] or ["  nothing"]
+    lines += [
+        f"  {t.id} {t.outcome}: {t.claim} [predicted: {t.prediction}]{f' — {t.note}' if t.note else ''}" for t in tried(proposal)
+    ] or ["  nothing"]
     if with_diff:
         patch = proposal.session.blobs.get(made.patch).decode(errors="replace")
         lines += ["", f"Change ({made.base[:12]}):", *patch.splitlines()]
-    lines += ["", "Run the gate again:", f"  infra-agent review {proposal.id} --patch-only > change.patch && infra-agent gate {header.task} --patch change.patch"]
+    lines += [
+        "",
+        "Run the gate again:",
+        f"  infra-agent review {proposal.id} --patch-only > change.patch && infra-agent gate {header.task} --patch change.patch",
+    ]
     return "\n".join(lines)

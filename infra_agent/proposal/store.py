@@ -64,7 +64,11 @@ class Proposal:
             return "merged"
         if self.review:
             return {"approve": "approved", "reject": "rejected"}[self.review.decision]
-        return {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive"}[self.verdict.verdict.decision] if self.verdict else "unjudged"
+        return (
+            {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive"}[self.verdict.verdict.decision]
+            if self.verdict
+            else "unjudged"
+        )
 
 
 def session_folders() -> list[Path]:

@@ -209,4 +209,3 @@ def render(report: Report) -> str:
     lines += [f"{name:<22}{report.recomputed.get(name, 0) or '-':>12}{report.carried.get(name, 0) or '-':>10}" for name in names]
     lines += [f"note: {note}" for note in report.notes] + [f"DIFFERS {difference}" for difference in report.differences]
     return "\n".join([*lines, "agrees" if report.agrees else f"{len(report.differences)} differences"])
-

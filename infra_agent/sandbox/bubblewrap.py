@@ -115,7 +115,12 @@ def command(profile: Profile, extra: dict[str, Path], user_namespace: int | None
     for capability in capabilities:
         argv += ["--cap-add", capability]
     argv += [*_system_mounts(), *_python_mounts(), *_own_mounts(extra), *_scratch_mounts(profile.limits.tmpfs_mb)]
-    environment |= {"CAGE_FDS": ",".join(map(str, worker_fds)), "PYTHONPATH": APP, "PYTHONDONTWRITEBYTECODE": "1", "CAGE_PRELOAD": ",".join(profile.preload)}
+    environment |= {
+        "CAGE_FDS": ",".join(map(str, worker_fds)),
+        "PYTHONPATH": APP,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "CAGE_PRELOAD": ",".join(profile.preload),
+    }
     for key, value in (environment | profile.environment).items():
         argv += ["--setenv", key, value]
     return [*argv, "--", _python(), "-s", "-B", "-m", "sandboxes.worker"]

@@ -59,16 +59,20 @@ class Cage:
         self._mappings = Mappings(profile.in_mb, profile.out_mb)
         self._judge, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._text_read, text_write = os.pipe()
+        os.set_blocking(self._text_read, False)
         try:
             self._process = self._spawn(theirs.fileno(), text_write)
+        except BaseException:
+            self._release()
+            raise
         finally:
             theirs.close()
             os.close(text_write)
-        os.set_blocking(self._text_read, False)
         self._await_ready()
 
     def _spawn(self, socket_fd: int, text_fd: int) -> subprocess.Popen[bytes]:
         """Start bubblewrap; on a root host inside a user namespace that maps the worker to another uid."""
+        bubblewrap.executable()
         if os.geteuid() != 0:
             return self._popen(None, socket_fd, text_fd)
         with userns.mapped_namespace(int.from_bytes(os.urandom(2), "little")) as namespace:
@@ -177,6 +181,9 @@ class Cage:
         except ProcessLookupError:
             pass  # it ended by itself; nothing is left to kill
         self._process.wait()
+        self._release()
+
+    def _release(self) -> None:
         self._judge.close()
         os.close(self._text_read)
         self._mappings.close()

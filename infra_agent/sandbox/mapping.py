@@ -67,7 +67,7 @@ class Mappings:
     def write(self, program: str, args: dict[str, Any], sections: dict[str, bytes], layout: Layout) -> int:
         """Write a request; returns its length in bytes. The rest of the previous request is wiped."""
         placed: dict[str, list[int]] = {}
-        head = b""
+        head, offset = b"", 0
         for _ in range(2):  # the head's own length decides where sections start: the second pass has it right
             offset = -(-(8 + len(head) + 64) // GUARD) * GUARD
             for name, data in sections.items():
@@ -75,7 +75,8 @@ class Mappings:
                 offset += -(-len(data) // GUARD) * GUARD
             head = self._head(program, args, placed, layout)
         if offset > self.in_size or layout.end > self.out_size:
-            raise SandboxError(f"request needs {offset >> 20} MiB in and {layout.end >> 20} MiB out; the profile allows {self.in_size >> 20} and {self.out_size >> 20}")
+            allowed = f"{self.in_size >> 20} and {self.out_size >> 20}"
+            raise SandboxError(f"a request needs {offset >> 20} MiB in and {layout.end >> 20} MiB out; the profile allows {allowed}")
         self._in[:8] = struct.pack("<Q", len(head))
         self._in[8 : 8 + len(head)] = head
         for name, data in sections.items():

@@ -6,6 +6,7 @@ no CAP_SETUID. An ordinary user needs none of this: bubblewrap maps the user to 
 """
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ _HOLDER = ("unshare", "--user", "sh", "-c", "echo; exec cat")
 @contextmanager
 def mapped_namespace(offset: int) -> Iterator[int]:
     """A descriptor of a user namespace that maps 0 to the host's root and CAGE_UID to host uid 600000 + offset."""
+    if shutil.which(_HOLDER[0]) is None:
+        raise SandboxError("unshare is missing; install it: apt install util-linux")
     holder = subprocess.Popen(_HOLDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     with holder:
         assert holder.stdin and holder.stdout

@@ -48,12 +48,16 @@ class SessionStarted(_Event):
 
 
 class SessionResumed(_Event):
+    """A torn last line was cut and the session went on."""
+
     type: Literal["session.resumed"] = "session.resumed"
     dropped_bytes: int
     last_seq: int
 
 
 class SessionEnded(_Event):
+    """Why it ended, and the secret that decided every seed."""
+
     type: Literal["session.ended"] = "session.ended"
     reason: str
     exit_code: int
@@ -93,6 +97,8 @@ class Usage(BaseModel):
 
 
 class ModelReplied(_Event):
+    """What the model answered."""
+
     type: Literal["model.replied"] = "model.replied"
     request: str
     """Digest of the request it answers."""
@@ -117,6 +123,8 @@ class ActionProposed(_Event):
 
 
 class GateDecided(_Event):
+    """What the policy says of an action."""
+
     type: Literal["gate.decided"] = "gate.decided"
     action: str
     decision: Literal["allow", "ask", "deny", "abort"]
@@ -125,12 +133,16 @@ class GateDecided(_Event):
 
 
 class ApprovalRequested(_Event):
+    """An action waits for a person."""
+
     type: Literal["approval.requested"] = "approval.requested"
     action: str
     reason: str
 
 
 class ApprovalGiven(_Event):
+    """A person decided on a waiting action."""
+
     type: Literal["approval.given"] = "approval.given"
     action: str
     decision: Literal["approve", "reject"]
@@ -149,6 +161,8 @@ class ExecStarted(_Event):
 
 
 class ExecFinished(_Event):
+    """It ended; ``seconds`` is what it cost."""
+
     type: Literal["exec.finished"] = "exec.finished"
     action: str
     ended: str
@@ -169,6 +183,8 @@ class ObservationMade(_Event):
 
 
 class HypothesisStated(_Event):
+    """A claim, what it predicts, and the check that will tell."""
+
     type: Literal["hypothesis.stated"] = "hypothesis.stated"
     hypothesis: str
     claim: str
@@ -177,6 +193,8 @@ class HypothesisStated(_Event):
 
 
 class HypothesisSettled(_Event):
+    """How a hypothesis ended, and by which observation."""
+
     type: Literal["hypothesis.settled"] = "hypothesis.settled"
     hypothesis: str
     outcome: Literal["confirmed", "refuted"]
@@ -206,6 +224,8 @@ class CheckStarted(_Event):
 
 
 class CheckFinished(_Event):
+    """One check of the gate is done; the whole of it stands in the verdict."""
+
     type: Literal["check.finished"] = "check.finished"
     proposal: str
     name: str
@@ -213,6 +233,8 @@ class CheckFinished(_Event):
 
 
 class VerdictGiven(_Event):
+    """What the gate decided on a proposal."""
+
     type: Literal["verdict.given"] = "verdict.given"
     proposal: str
     patch: str
@@ -232,6 +254,8 @@ class ReviewDecided(_Event):
 
 
 class Merged(_Event):
+    """The proposal is a commit."""
+
     type: Literal["merged"] = "merged"
     proposal: str
     commit: str

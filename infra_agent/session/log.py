@@ -172,7 +172,9 @@ def _check_head(folder: Path, entries: list[Entry]) -> None:
     if data != _head_bytes(seq, stated):
         raise BrokenLogError(f"{path}: not what was written")
     if seq >= len(entries):
-        raise BrokenLogError(f"{folder / 'session.jsonl'}: ends at line {len(entries)}, HEAD says line {seq + 1} was written: lines are missing")
+        raise BrokenLogError(
+            f"{folder / 'session.jsonl'}: ends at line {len(entries)}, HEAD says line {seq + 1} was written: lines are missing"
+        )
     if entries[seq].hash != stated:
         raise BrokenLogError(f"{path}: its hash is not that of line {seq + 1}")
 

@@ -39,3 +39,8 @@ class Verdict(BaseModel):
     isolation: str
     platform: str
     checks: tuple[Check, ...]
+
+    @property
+    def basis(self) -> str:
+        """What kind of evidence it stands on, printed with every verdict."""
+        return f"evidence {self.level}, isolation {self.isolation}, platform {self.platform}"

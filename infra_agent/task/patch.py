@@ -49,5 +49,5 @@ def _path(names: bytes) -> str:
     """``a/PATH b/PATH``, perhaps quoted; both halves are the same path."""
     half = names[: (len(names) - 1) // 2]
     if half.startswith(b'"'):
-        half = codecs.escape_decode(half.strip(b'"'))[0]  # type: ignore[attr-defined]
+        half = codecs.escape_decode(half.strip(b'"'))[0]
     return half.removeprefix(b"a/").decode(errors="surrogateescape")

@@ -1,9 +1,10 @@
 """Triton's CPU interpreter, repaired where it does not compute what a GPU computes.
 
-The stock interpreter (triton 3.6 and 3.9) ignores ``input_precision``, multiplies the bit patterns of bf16 operands in
-``tl.dot``, and truncates float32 -> bf16 where hardware rounds to nearest even. Here a plain tf32 dot drops the
-low 13 bits of its operands, as an H200 does; tf32x3 splits them in two and adds three products; bf16x3 and
-bf16x6 split into bf16 parts. Every dot is counted by source line and precision.
+The stock interpreter (triton 3.6 and 3.9) ignores ``input_precision``, computes on the bit patterns of bf16 values (dots,
+arithmetic, comparisons, reductions, most casts), and truncates float32 -> bf16 where hardware rounds to nearest even.
+Here a plain tf32 dot drops the low 13 bits of its operands, as an H200 does; tf32x3 splits them in two and adds three
+products; bf16x3 and bf16x6 split into bf16 parts; every bf16 operation widens to float32 and rounds its result once.
+Every dot is counted by source line and precision.
 
 Needs TRITON_INTERPRET=1 before the first ``@triton.jit`` line runs.
 """
@@ -12,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -21,8 +23,10 @@ import triton.language as tl
 from triton.runtime import interpreter as stock
 
 Array = np.ndarray
-_TRITON = triton.__path__[0]
+_ROOT = Path(__file__).resolve().parents[2]
+_NOT_KERNELS = (f"{triton.__path__[0]}/", f"{_ROOT}/sandboxes/", f"{_ROOT}/feedback/", "<")
 _LOW_BITS = np.uint32(0xFFFFE000)
+_BF16_BITS = np.dtype(np.uint16)
 
 
 @dataclass(frozen=True)
@@ -44,17 +48,27 @@ class Log:
 
 
 log = Log()
+_holds_kernels: dict[str, bool] = {}
 
 
-def source_line() -> tuple[str, int]:
-    """File and line of the kernel code that is being interpreted: the innermost frame outside Triton and this package."""
+def kernel_frame() -> FrameType | None:
+    """The frame of the kernel code that is being interpreted: the innermost one outside Triton and the instruments."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith((_TRITON, "/app/", "<")) and name != __file__:
-            return name, frame.f_lineno
+        kernel = _holds_kernels.get(name)
+        if kernel is None:
+            kernel = _holds_kernels[name] = not name.startswith(_NOT_KERNELS)
+        if kernel:
+            return frame
         frame = frame.f_back
-    return "?", 0
+    return None
+
+
+def source_line() -> tuple[str, int]:
+    """File and line of the kernel code that is being interpreted; ("?", 0) outside a kernel."""
+    frame = kernel_frame()
+    return (frame.f_code.co_filename, frame.f_lineno) if frame else ("?", 0)
 
 
 def truncate_tf32(x: Array) -> Array:
@@ -91,19 +105,29 @@ def _split(x: Array, parts: int, narrow: Callable[[Array], Array]) -> list[Array
     return pieces
 
 
+def _product(a: Array, b: Array) -> Array:
+    product: Array = a @ b
+    return product
+
+
 def _sum_of_products(a: list[Array], b: list[Array], depth: int) -> Array:
-    """Products of parts with i + j < depth, smallest first."""
+    """Products of parts with i + j < depth, smallest first.
+
+    An infinite operand leaves NaN in its smaller parts; like the compiled code, NaN is dropped before the largest product joins.
+    """
     pairs = sorted(((i, j) for i in range(len(a)) for j in range(len(b)) if i + j < depth), key=lambda p: -(p[0] + p[1]))
-    total = a[pairs[0][0]] @ b[pairs[0][1]]
-    for i, j in pairs[1:]:
-        total = total + a[i] @ b[j]
+    total = _product(a[pairs[0][0]], b[pairs[0][1]])
+    for i, j in pairs[1:-1]:
+        total = total + _product(a[i], b[j])
+    total = np.where(np.isnan(total), np.float32(0), total)
+    total += _product(a[0], b[0])
     return total
 
 
 def multiply(a: Array, b: Array, precision: str) -> Array:
     """Float32 product of two float32 operands at ``precision``: ieee | tf32 | tf32x3 | bf16x3 | bf16x6."""
     if precision == "tf32":
-        return truncate_tf32(a) @ truncate_tf32(b)
+        return _product(truncate_tf32(a), truncate_tf32(b))
     if precision == "tf32x3":
         return _sum_of_products(_split(a, 2, round_tf32), _split(b, 2, round_tf32), 2)
     if precision in ("bf16x3", "bf16x6"):
@@ -114,57 +138,143 @@ def multiply(a: Array, b: Array, precision: str) -> Array:
 
         return _sum_of_products(_split(a, parts, narrow), _split(b, parts, narrow), parts)
     if precision == "ieee":
-        return a @ b
+        return _product(a, b)
     raise ValueError(f"input_precision {precision!r} is not emulated")
 
 
-def operand(handle: Any) -> Array:
-    """The values a dot multiplies: bf16 bit patterns widened, other types as they are."""
-    return widen_bf16(handle.data) if handle.dtype.scalar == tl.bfloat16 else handle.data
+def is_bf16(handle: Any) -> bool:
+    """True for bf16 values. The result of a comparison keeps its operands' type and holds bools: not bf16."""
+    return bool(handle.data.dtype == _BF16_BITS) and handle.dtype.scalar.name == "bf16"
+
+
+def values(handle: Any) -> Array:
+    """What a handle holds, as numbers: bf16 bit patterns widened to float32, other types as they are."""
+    return widen_bf16(handle.data) if is_bf16(handle) else handle.data
+
+
+def _handle(data: Array, scalar: Any) -> Any:
+    """A handle of type ``scalar``; floating results are rounded to bf16 where that is the type."""
+    if scalar.name == "bf16" and data.dtype.kind == "f":
+        data = round_bf16(data)
+    return stock.TensorHandle(data, scalar)
+
+
+def dot_precision(input_precision: Any) -> str:
+    """The name of an ``ir.INPUT_PRECISION``: ieee | tf32 | tf32x3 | bf16x3 | bf16x6."""
+    return str(input_precision).rsplit(".", 1)[-1].lower()
 
 
 def dot(builder: Any, a: Any, b: Any, d: Any, input_precision: Any, imprecise: Any) -> Any:
     """Replaces InterpreterBuilder.create_dot. a [..., M, K], b [..., K, N], d [..., M, N]."""
     where = source_line()
-    precision = log.promote.get(where) or str(input_precision).rsplit(".", 1)[-1].lower()
-    log.dots[Dot(*where, precision, str(a.dtype.scalar))] += 1
-    if a.dtype.scalar == tl.float32 and b.dtype.scalar == tl.float32:
+    precision = log.promote.get(where) or dot_precision(input_precision)
+    operands = (a.dtype.scalar.name, b.dtype.scalar.name)
+    log.dots[Dot(*where, precision, operands[0])] += 1
+    if operands == ("fp32", "fp32"):
         value = multiply(a.data, b.data, precision) + d.data
-    elif tl.bfloat16 in (a.dtype.scalar, b.dtype.scalar):
-        value = (operand(a) @ operand(b) + d.data).astype(d.data.dtype)
+    elif "bf16" in operands:
+        value = values(a) @ values(b) + values(d)
     else:
         return _stock_dot(builder, a, b, d, input_precision, imprecise)
-    return stock.TensorHandle(value.astype(d.data.dtype, copy=False), d.dtype.scalar)
+    return _handle(value.astype(d.data.dtype, copy=False) if d.data.dtype.kind == "f" else value, d.dtype.scalar)
 
 
 def cast(builder: Any, source: Any, target: Any) -> Any:
-    """Replaces InterpreterBuilder.cast_impl: float32 -> bf16 rounds to nearest even."""
-    if source.dtype.scalar == tl.float32 and target.scalar == tl.bfloat16:
-        return stock.TensorHandle(round_bf16(source.data), tl.bfloat16)
+    """Replaces InterpreterBuilder.cast_impl: bf16 is read by value, and written rounded to nearest even."""
+    if target.scalar.name == "bf16":
+        return _handle(values(source).astype(np.float32), target.scalar)
+    if is_bf16(source) or source.data.dtype.kind == "b":
+        return stock.TensorHandle(values(source).astype(numpy_type(target)), target.scalar)
     return _stock_cast(builder, source, target)
 
 
 def cast_with_rounding(builder: Any, source: Any, target: Any, rounding_mode: Any) -> Any:
     """Replaces InterpreterBuilder.create_fp_to_fp; an explicit round-towards-zero stays what it is."""
     nearest = rounding_mode is None or str(rounding_mode).rsplit(".", 1)[-1].upper() == "RTNE"
-    if nearest and source.dtype.scalar == tl.float32 and target.scalar == tl.bfloat16:
-        return cast(builder, source, target)
+    if nearest and source.dtype.scalar.name in ("fp32", "fp64") and target.scalar.name == "bf16":
+        return builder.cast_impl(source, target)
     return _stock_cast_with_rounding(builder, source, target, rounding_mode)
 
 
+def binary_op(builder: Any, lhs: Any, rhs: Any, op: Callable[..., Array]) -> Any:
+    """Replaces InterpreterBuilder.binary_op, comparisons included."""
+    if is_bf16(lhs) or is_bf16(rhs):
+        return _handle(op(values(lhs), values(rhs)), lhs.dtype.scalar)
+    return _stock_binary(builder, lhs, rhs, op)
+
+
+def unary_op(builder: Any, arg: Any, op: Callable[..., Array]) -> Any:
+    """Replaces InterpreterBuilder.unary_op."""
+    return _handle(op(values(arg)), arg.dtype.scalar) if is_bf16(arg) else _stock_unary(builder, arg, op)
+
+
+def ternary_op(builder: Any, lhs: Any, rhs: Any, other: Any, op: Callable[..., Array]) -> Any:
+    """Replaces InterpreterBuilder.ternary_op; a select moves bits and needs no repair."""
+    if op is not np.where and is_bf16(other):
+        return _handle(op(values(lhs), values(rhs), values(other)), other.dtype.scalar)
+    return _stock_ternary(builder, lhs, rhs, other, op)
+
+
+def fma(builder: Any, x: Any, y: Any, z: Any) -> Any:
+    """Replaces InterpreterBuilder.create_fma: for bf16 the product is exact and the sum is taken in float64."""
+    if is_bf16(z):
+        return _handle(values(x).astype(np.float64) * values(y) + values(z), z.dtype.scalar)
+    return _stock_fma(builder, x, y, z)
+
+
+def reduce_or_scan(self: Any, operands: Any) -> Any:
+    """Replaces ReduceScanOpInterface.apply: bf16 operands are folded in float32 and the result is rounded once.
+
+    This is what torch does; compiled code may also round between steps, in an order of its own.
+    """
+    if not isinstance(operands, tuple):
+        return self.apply((operands,))[0]
+    narrow = [isinstance(t, tl.tensor) and is_bf16(t.handle) for t in operands]
+    if not any(narrow):
+        return _stock_apply(self, operands)
+    results = _stock_apply(self, tuple(_cast_tensor(t, tl.float32) if n else t for t, n in zip(operands, narrow, strict=True)))
+    narrow += [False] * len(results)  # an arg-reduction returns the index besides
+    return tuple(_cast_tensor(t, tl.bfloat16) if n else t for t, n in zip(results, narrow, strict=False))
+
+
+def _cast_tensor(tensor: Any, scalar: Any) -> Any:
+    target = tensor.type.with_element_ty(scalar) if tensor.type.is_block() else scalar
+    return tl.tensor(stock.interpreter_builder.cast_impl(tensor.handle, scalar), target)
+
+
+def numpy_type(triton_type: Any) -> np.dtype[Any]:
+    """The stock ``_get_np_dtype``, remembered by name: it builds a table of 18 entries at each call."""
+    known = _numpy_types.get(triton_type.name)
+    if known is None:
+        known = _numpy_types[triton_type.name] = _stock_numpy_type(triton_type)
+    return known
+
+
+_numpy_types: dict[str, np.dtype[Any]] = {}
+_stock_numpy_type = stock._get_np_dtype
 _stock_dot = stock.InterpreterBuilder.create_dot
 _stock_cast = stock.InterpreterBuilder.cast_impl
 _stock_cast_with_rounding = stock.InterpreterBuilder.create_fp_to_fp
+_stock_binary = stock.InterpreterBuilder.binary_op
+_stock_unary = stock.InterpreterBuilder.unary_op
+_stock_ternary = stock.InterpreterBuilder.ternary_op
+_stock_fma = stock.InterpreterBuilder.create_fma
+_stock_apply = stock.ReduceScanOpInterface.apply
 
 
 def install() -> None:
     """Repair the interpreter of this process; a second call changes nothing."""
-    stock.InterpreterBuilder.create_dot = dot
-    stock.InterpreterBuilder.cast_impl = cast
-    stock.InterpreterBuilder.create_fp_to_fp = cast_with_rounding
+    builder = stock.InterpreterBuilder
+    builder.create_dot, builder.create_fma = dot, fma
+    builder.cast_impl, builder.create_fp_to_fp = cast, cast_with_rounding
+    builder.binary_op, builder.unary_op, builder.ternary_op = binary_op, unary_op, ternary_op
+    stock.ReduceScanOpInterface.apply = reduce_or_scan
+    stock._get_np_dtype = numpy_type
     options = stock.interpreter_builder.options
     allowed = tuple(dict.fromkeys((*options.allowed_dot_input_precisions, "bf16x3", "bf16x6")))
     object.__setattr__(options, "allowed_dot_input_precisions", allowed)
+    # without debug the frontend works out every integer overflow check, in int64, and then drops it
+    object.__setattr__(options, "sanitize_overflow", options.debug)
 
 
 def dots_by_line() -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ def _cases(task: Any, args: dict[str, Any]) -> tuple[Any, dict[str, np.ndarray]]
 
 
 def _find(task: Any, args: dict[str, Any]) -> dict[str, Any]:
-    return next(case for case in task.cases(args["split"]) if case["name"] == args["case"])  # type: ignore[no-any-return]
+    return next(case for case in task.cases(args["split"]) if case["name"] == args["case"])
 
 
 def _case(task: Any, args: dict[str, Any]) -> tuple[Any, dict[str, np.ndarray]]:

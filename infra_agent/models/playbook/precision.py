@@ -66,6 +66,7 @@ class State:
 
     @property
     def failing(self) -> dict[str, tuple[float, float]]:
+        """``stage@case`` whose latest error is over its limit."""
         return {key: value for key, value in self.errors.items() if value[0] > value[1]}
 
 
@@ -88,7 +89,13 @@ def _read(history: Sequence[Step]) -> State:
     state = State()
     for step in history:
         state.since.append(step)
-        reader = {"accuracy": _read_accuracy, "numerics": _read_numerics, "static": _read_static, "hypothesis": _read_hypothesis, "edit": _read_edit}
+        reader = {
+            "accuracy": _read_accuracy,
+            "numerics": _read_numerics,
+            "static": _read_static,
+            "hypothesis": _read_hypothesis,
+            "edit": _read_edit,
+        }
         if step.tool in reader:
             reader[step.tool](state, step)
     return state
@@ -183,7 +190,7 @@ def _state_hypothesis(state: State, what_if: WhatIf, stages: set[str]) -> Call:
     stage, (before, after) = max(
         ((s, e) for s, e in what_if.stages.items() if s in stages), key=lambda item: item[1][0] / max(item[1][1], 1e-12)
     )
-    precision = ("tf32x3" if "ieee" in state.leaves_tensor_cores else "ieee")
+    precision = "tf32x3" if "ieee" in state.leaves_tensor_cores else "ieee"
     path, line = what_if.place
     return "hypothesis", {
         "do": "state",
@@ -246,17 +253,20 @@ def _edit(view: Step, state: State) -> Call:
     assert state.place
     lines = view.file_lines
     number = state.place[1]
-    first, old, new = promote("\n".join(lines[n] for n in sorted(lines)), number, state.precision)
+    old, new = promote("\n".join(lines[n] for n in sorted(lines)), number, state.precision)
     return "edit", {"path": state.place[0], "old": old, "new": new}
 
 
-def promote(source: str, line: int, precision: str) -> tuple[int, str, str]:
-    """(first line, old text, new text) that gives the ``dot`` call at ``line`` another input_precision."""
+def promote(source: str, line: int, precision: str) -> tuple[str, str]:
+    """Old and new text that give the ``dot`` call at ``line`` another input_precision."""
     rows = source.split("\n")
     call = next(
         node
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "dot" and node.lineno <= line <= (node.end_lineno or 0)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "dot"
+        and node.lineno <= line <= (node.end_lineno or 0)
     )
     end = call.end_lineno or call.lineno
     keyword = next((k for k in call.keywords if k.arg == "input_precision"), None)
@@ -271,7 +281,7 @@ def promote(source: str, line: int, precision: str) -> tuple[int, str, str]:
     while source.count("\n".join(rows[first - 1 : end])) > 1 and first > 1:
         first -= 1
     before = rows[first - 1 : call.lineno - 1]
-    return first, "\n".join([*before, *rows[call.lineno - 1 : end]]), "\n".join([*before, *changed])
+    return "\n".join([*before, *rows[call.lineno - 1 : end]]), "\n".join([*before, *changed])
 
 
 def _finish(state: State) -> Call | str:

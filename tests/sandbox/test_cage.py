@@ -1,0 +1,172 @@
+"""What a cage holds, tried from inside a real one. The cage issue grows this into a suite of attacks."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra_agent.errors import SandboxError, UsageError
+from infra_agent.sandbox import bubblewrap
+from infra_agent.sandbox.cage import Cage, Result
+from infra_agent.sandbox.mapping import GUARD, plan
+from infra_agent.sandbox.pool import CagePool
+from infra_agent.sandbox.profile import Profile, load
+
+SHELL = "sandboxes.runtime.shell"
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[CagePool]:
+    made = CagePool("reference")
+    yield made
+    made.close()
+
+
+def sh(pool: CagePool, command: str, timeout_s: float | None = None) -> Result:
+    with pool.cage() as cage:
+        return cage.request(SHELL, {"command": command}, timeout_s=timeout_s)
+
+
+def text(result: Result) -> str:
+    return result.text.decode()
+
+
+def test_a_request_answers_with_its_output_and_status(pool: CagePool) -> None:
+    result = sh(pool, "echo out; echo err >&2; exit 3")
+    assert (result.ended, result.code) == ("failed", 3)
+    assert "out" in text(result) and "err" in text(result)
+    assert result.wall_s > 0 and result.peak_rss_mb > 1
+
+
+def test_no_capability_is_left(pool: CagePool) -> None:
+    said = text(sh(pool, "grep -E 'CapEff|CapPrm|CapBnd|NoNewPrivs|Seccomp:' /proc/self/status"))
+    assert said.split() == ["CapPrm:", "0" * 16, "CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:", "2"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a root host maps the cage to another uid")
+def test_on_a_root_host_the_cage_is_another_uid() -> None:
+    with CagePool("reference").cage() as cage:
+        children = Path(f"/proc/{cage._process.pid}/task/{cage._process.pid}/children").read_text().split()
+        owner = next(line for line in Path(f"/proc/{children[0]}/status").read_text().splitlines() if line.startswith("Uid:"))
+        cage.close()
+    assert all(600_000 <= int(uid) < 666_000 for uid in owner.split()[1:])
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "mount -t tmpfs x /tmp",
+        "unshare -U true",
+        "cat /proc/1/environ",
+        "cat /proc/1/mem",
+        "echo 0 > /proc/sys/kernel/randomize_va_space",
+        "touch /usr/mine",
+        "touch /app/feedback/mine",
+        "cat /etc/shadow",
+        "taskset -p 3 $$",
+        "ls /judge",
+        "kill -9 1; sleep 0.2; kill -0 1 && false",
+    ],
+)
+def test_refused(pool: CagePool, attempt: str) -> None:
+    assert sh(pool, attempt).code not in (0, 127), attempt
+
+
+def test_no_network(pool: CagePool) -> None:
+    said = text(sh(pool, "cat /proc/net/dev; exec 3<>/dev/tcp/127.0.0.1/9"))
+    assert [line.split(":")[0].strip() for line in said.splitlines() if ":" in line and "bytes" not in line][:1] == ["lo"]
+    assert "refused" in said or "unreachable" in said
+
+
+def test_the_environment_is_cleared(pool: CagePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "a-secret-of-the-host")
+    fresh = CagePool("reference")
+    assert "a-secret-of-the-host" not in text(sh(fresh, "env; cat /proc/self/environ"))
+    fresh.close()
+
+
+def test_nothing_survives_to_the_next_request(pool: CagePool) -> None:
+    with pool.cage() as cage:
+        first = cage.request(SHELL, {"command": "touch /tmp/a /ws/b /dev/shm/c; (setsid sleep 60 >/dev/null 2>&1 &) ; echo left"})
+        second = cage.request(SHELL, {"command": "ls /tmp /ws /dev/shm; ps -e -o comm="})
+    assert first.ok and "left" in text(first)
+    assert not {"a", "b", "c", "sleep"} & set(text(second).split())
+
+
+def test_a_timeout_ends_everything_and_keeps_what_was_said(pool: CagePool) -> None:
+    began = time.monotonic()
+    result = sh(pool, "echo before; setsid sleep 60 & sleep 60", timeout_s=1.0)
+    assert result.ended == "timeout" and "before" in text(result)
+    assert time.monotonic() - began < 10
+    assert subprocess.run(["pgrep", "-x", "-f", "sleep 60"], capture_output=True, check=False).stdout == b""
+
+
+def test_a_killed_child_is_a_signal_and_costs_the_cage(pool: CagePool) -> None:
+    with pool.cage() as cage:
+        result = cage.request(SHELL, {"command": "kill -9 $PPID"})
+        assert (result.ended, result.code, cage.alive) == ("signal", 137, False)
+    assert sh(pool, "true").ok
+
+
+def test_endless_output_is_cut(pool: CagePool) -> None:
+    result = sh(pool, "yes")
+    assert result.ended == "output_limit" and len(result.text) <= 4 << 20
+
+
+def test_memory_is_limited() -> None:
+    profile = Profile(name="small", about="", in_mb=16, out_mb=32, limits={"address_space_mb": 1024})  # type: ignore[arg-type]
+    cage = Cage(profile)
+    result = cage.request(SHELL, {"command": "python3 -c 'x = bytearray(3 << 30)'"})
+    cage.close()
+    assert result.code == 1 and "MemoryError" in text(result)
+
+
+def test_a_profile_that_starts_threads_is_refused() -> None:
+    """A fork after threads may hang: better no cage than one that hangs now and then."""
+    threads = Profile(name="threads", about="", preload=("numpy",), environment={"OPENBLAS_NUM_THREADS": "2"})
+    with pytest.raises(SandboxError, match="preloading started 2 threads"):
+        Cage(threads)
+
+
+def test_the_disk_is_limited(pool: CagePool) -> None:
+    assert "No space left" in text(sh(pool, "ulimit -f unlimited 2>/dev/null; for i in 1 2 3 4 5; do head -c 200M /dev/zero > /tmp/f$i; done"))
+
+
+def test_inodes_are_limited(pool: CagePool) -> None:
+    assert "No space left" in text(sh(pool, "cd /tmp && seq 1 30000 | xargs touch 2>&1 | tail -1"))
+
+
+def test_the_input_mapping_cannot_be_written(pool: CagePool) -> None:
+    """Sealed: even a process that reopened the memory could not change what the host wrote."""
+    with pool.cage() as cage:
+        fd = cage._mappings.in_fd
+        with pytest.raises(PermissionError):
+            os.pwrite(fd, b"x", 0)
+
+
+def test_candidates_do_not_see_this_package() -> None:
+    argv = bubblewrap._python_mounts()
+    package = str(Path(bubblewrap.__file__).parents[1])
+    assert package not in argv or argv[argv.index(package) - 1] == "--tmpfs"
+
+
+def test_missing_bubblewrap_is_one_line_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(SandboxError, match="apt install bubblewrap"):
+        Cage(load("reference"))
+
+
+def test_an_unknown_profile_lists_the_ones_there_are() -> None:
+    with pytest.raises(UsageError, match="reference, triton-compile, triton-interpret"):
+        load("gpu-of-the-future")
+
+
+def test_layout_has_a_guard_around_every_slot() -> None:
+    layout = plan({"a": ("F32", (3, 5)), "b": ("F64", (4096,))}, 1 << 16)
+    a, b = layout.slots["a"], layout.slots["b"]
+    assert a.offset >= GUARD and b.offset - (a.offset + a.nbytes) >= GUARD
+    assert layout.report_offset - (b.offset + b.nbytes) >= GUARD
+    assert (a.nbytes, b.nbytes) == (60, 32768)
