@@ -169,15 +169,17 @@ class Loop:
         passed = [check for check in judged.verdict.checks if check.status == "pass"]
         headline = f"{judged.verdict.decision}: {len(passed)} of {len(judged.verdict.checks)} checks pass"
         status = {"pass": "pass", "fail": "fail", "inconclusive": "inconclusive"}[judged.verdict.decision]
-        self._observe(action, say("propose", status, headline, body=_for_model(judged.verdict)))  # type: ignore[arg-type]
+        self._observe(action, say("propose", status, headline, body=_for_model(judged.verdict, self._sparse_metric is not None)))  # type: ignore[arg-type]
         outcome = Outcome(EXIT[judged.verdict.decision], f"proposal {identity}: {judged.verdict.decision}", identity)
         self._judged.append(outcome)
         return outcome if outcome.exit_code == 0 or len(self._judged) == _MOST_PROPOSALS else None
 
 
-def _for_model(verdict: Verdict) -> str:
-    """The checks without anything of the held-out cases but their count."""
-    return "\n".join(
-        f"{c.name}: {c.status}{f' ({c.kind})' if c.kind else ''} — {c.figure if c.name == 'held_out' else c.message}"
-        for c in verdict.checks
-    )
+def _for_model(verdict: Verdict, sparse: bool) -> str:
+    """The checks; of the held-out cases only their count, and in a sparse run only the statuses."""
+    lines = []
+    for check in verdict.checks:
+        head = f"{check.name}: {check.status}{f' ({check.kind})' if check.kind else ''}"
+        detail = check.figure if check.name == "held_out" else check.message
+        lines.append(head if sparse and check.name != "held_out" else f"{head} — {detail}")
+    return "\n".join(lines)

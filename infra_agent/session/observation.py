@@ -115,19 +115,16 @@ class Observation(_Frozen):
     def for_model(self, sparse_metric: str | None = None) -> str:
         """Text for a model: at most 40 lines besides ``body``, worst finding first.
 
-        With ``sparse_metric`` findings are removed and of the metrics only that one stays.
+        With ``sparse_metric`` a measurement is its status and that one metric; what tools answer stays as it is.
         """
         head = f"{self.instrument}: {self.status}{f' ({self.kind})' if self.kind else ''}"
-        sparse = sparse_metric is not None
-        if sparse and self.trust == "advice" and self.body is None and self.findings:
-            return f"{head}\nthis run gives no dense feedback"
-        lines = [head if sparse and self.findings else f"{head} — {self.headline}"]
-        lines += [_metric_line(m) for m in self.metrics if not sparse or m.name == sparse_metric]
-        if not sparse:
-            room = MAX_MODEL_LINES - len(lines) - 1
-            ordered = sorted(self.findings, key=lambda f: -f.magnitude)
-            lines += [f"{f.where}: {f.kind}: {f.message}" for f in ordered[:room]]
-            lines += [f"(+{len(ordered) - room} more findings)"] if len(ordered) > room else []
+        if sparse_metric is not None and self.evidence:
+            return "\n".join([head, *(_metric_line(m) for m in self.metrics if m.name == sparse_metric)])
+        lines = [f"{head} — {self.headline}", *(_metric_line(m) for m in self.metrics)]
+        room = MAX_MODEL_LINES - len(lines) - 1
+        ordered = sorted(self.findings, key=lambda f: -f.magnitude)
+        lines += [f"{f.where}: {f.kind}: {f.message}" for f in ordered[:room]]
+        lines += [f"(+{len(ordered) - room} more findings)"] if len(ordered) > room else []
         return "\n".join([*lines[:MAX_MODEL_LINES], *([self.body] if self.body else [])])
 
 

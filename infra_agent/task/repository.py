@@ -93,6 +93,8 @@ class Repository:
         with tempfile.TemporaryDirectory(prefix="infra-agent-") as scratch:
             index = Path(scratch) / "index"
             self.git("read-tree", base, index=index)
+            if not patch.strip():  # a patch that changes nothing applies; git apply calls it corrupt
+                return self.git("write-tree", index=index).decode().strip()
             try:
                 self.git("apply", "--cached", "--binary", "--whitespace=nowarn", "-", stdin=patch, index=index)
             except UsageError as error:

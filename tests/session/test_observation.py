@@ -8,7 +8,7 @@ def observation(findings: int = 3) -> Observation:
         Finding(kind="incorrect", where=LineWhere(path="a.py", line=n), magnitude=float(n), message=f"finding {n}") for n in range(findings)
     )
     metrics = (Metric(name="error.out@small", value=0.5, target=0.1), Metric(name="error.mid@small", value=0.25))
-    return Observation(instrument="accuracy", trust="in-process", status="fail", kind="incorrect", headline="2 of 3 fail: small", metrics=metrics, findings=listed)
+    return Observation(instrument="accuracy", trust="in-process", status="fail", kind="incorrect", headline="2 of 3 fail: small", metrics=metrics, findings=listed, evidence={"compare": "0" * 64})
 
 
 def test_the_worst_finding_comes_first() -> None:
@@ -31,7 +31,12 @@ def test_sparse_keeps_the_one_metric_and_nothing_else() -> None:
 
 def test_sparse_hides_advice_altogether() -> None:
     advice = observation().model_copy(update={"trust": "advice", "metrics": ()})
-    assert "finding" not in advice.for_model("error.out@small") and "a.py" not in advice.for_model("error.out@small")
+    assert advice.for_model("error.out@small") == "accuracy: fail (incorrect)"
+
+
+def test_sparse_leaves_tools_alone() -> None:
+    view = Observation(instrument="view", status="pass", headline="a.py", body="    1 x = 1")
+    assert view.for_model("error.out@small") == view.for_model()
 
 
 def test_where_reads_as_a_place() -> None:

@@ -258,30 +258,36 @@ def _edit(view: Step, state: State) -> Call:
 
 
 def promote(source: str, line: int, precision: str) -> tuple[str, str]:
-    """Old and new text that give the ``dot`` call at ``line`` another input_precision."""
+    """Old and new text that give the ``dot`` call at ``line`` another input_precision; the old text is unique."""
     rows = source.split("\n")
-    call = next(
-        node
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "dot"
-        and node.lineno <= line <= (node.end_lineno or 0)
-    )
-    end = call.end_lineno or call.lineno
+    call = _dot_call(source, line)
+    last_row = call.end_lineno or call.lineno
+    changed = rows[call.lineno - 1 : last_row]
     keyword = next((k for k in call.keywords if k.arg == "input_precision"), None)
-    changed = rows[call.lineno - 1 : end]
     if keyword:
-        at, start, stop = keyword.value.lineno - call.lineno, keyword.value.col_offset, keyword.value.end_col_offset
-        changed[at] = f'{changed[at][:start]}"{precision}"{changed[at][stop:]}'
+        row, start, stop = keyword.value.lineno, keyword.value.col_offset, keyword.value.end_col_offset or 0
+        text = f'"{precision}"'
     else:
-        stop = (call.end_col_offset or 1) - 1
-        changed[-1] = f'{changed[-1][:stop].rstrip(", ")}, input_precision="{precision}"{changed[-1][stop:]}'
+        arguments = [*call.args, *(k.value for k in call.keywords)]
+        row, stop = max((a.end_lineno or a.lineno, a.end_col_offset or 0) for a in arguments)
+        start, text = stop, f', input_precision="{precision}"'
+    row -= call.lineno
+    data = changed[row].encode()  # columns of the syntax tree count bytes
+    changed[row] = (data[:start] + text.encode() + data[stop:]).decode()
     first = call.lineno
-    while source.count("\n".join(rows[first - 1 : end])) > 1 and first > 1:
+    while source.count("\n".join(rows[first - 1 : last_row])) > 1 and first > 1:
         first -= 1
     before = rows[first - 1 : call.lineno - 1]
-    return "\n".join([*before, *rows[call.lineno - 1 : end]]), "\n".join([*before, *changed])
+    return "\n".join(rows[first - 1 : last_row]), "\n".join([*before, *changed])
+
+
+def _dot_call(source: str, line: int) -> ast.Call:
+    """The first call of something named ``dot`` that covers ``line``."""
+    return next(
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "dot" and node.lineno <= line <= (node.end_lineno or 0)
+    )
 
 
 def _finish(state: State) -> Call | str:

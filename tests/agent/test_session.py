@@ -1,0 +1,215 @@
+"""Whole sessions on a small task: scripted model, real cages, real git, real judge."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from infra_agent.agent import session
+from infra_agent.agent.loop import Outcome
+from infra_agent.errors import JudgedError, UsageError
+from infra_agent.models.base import Reply
+from infra_agent.models.scripted import Scripted
+from infra_agent.proposal import approval
+from infra_agent.proposal.review import render
+from infra_agent.proposal.store import find_proposal, open_session, proposal_id
+from infra_agent.replay.verify import verify
+from infra_agent.session import events
+from infra_agent.session.budget import Limits
+from infra_agent.session.context import project
+from infra_agent.session.events import ToolCall, Usage
+from infra_agent.session.log import SessionLog
+from infra_agent.task.load import Task
+from infra_agent.task.repository import Repository
+from tests.support import call, mark_audited, rows_task
+
+STATE = call("hypothesis", do="state", claim="the sum runs along the wrong axis", prediction="running falls under 1e-5", check="accuracy")
+SETTLE = call("hypothesis", do="settle", id="h-1", outcome="confirmed", observation="a-4", note="seen")
+EDIT = call("edit", path="rows/entry.py", old="torch.cumsum(product, 1)", new="torch.cumsum(product, 0)")
+PROPOSE = call("propose", title="Sum rows along axis 0", summary="The running sum ran along columns.")
+WORK = [call("accuracy"), STATE, EDIT, call("accuracy"), SETTLE, PROPOSE]
+
+
+def replies(*calls: tuple[str, str], usd: float | None = None) -> list[Reply]:
+    return [Reply("", (ToolCall(id=f"c{n}", name=name, arguments=text),), Usage(cost_usd=usd)) for n, (name, text) in enumerate(calls)]
+
+
+@pytest.fixture
+def task(tmp_path: Path, home: Path) -> Task:
+    made = rows_task(tmp_path)
+    mark_audited(made, home)
+    return made
+
+
+def run(task: Task, home: Path, *calls: tuple[str, str], sparse: bool = False, limits: Limits | None = None, usd: float | None = None) -> tuple[str, Outcome]:
+    options = session.Options(sparse, limits or Limits(steps=30), home)
+    return session.run(task, Scripted(replies(*calls, usd=usd)), "model:scripted", options, lambda event: None)
+
+
+def observations(name: str) -> list[events.ObservationMade]:
+    return [e.event for e in open_session(name).entries if isinstance(e.event, events.ObservationMade)]
+
+
+def test_from_fault_to_merged_commit(task: Task, home: Path) -> None:
+    name, outcome = run(task, home, *WORK)
+    assert outcome.exit_code == 0 and outcome.proposal
+    seen = observations(name)
+    assert [o.observation.status for o in seen] == ["fail", "pass", "pass", "pass", "pass", "pass"]
+    assert "small: stage running" in str(seen[0].observation.findings[0].where)
+    proposal = find_proposal(outcome.proposal)
+    text = render(proposal)
+    assert "h-1 confirmed: the sum runs along the wrong axis" in text and "-    return" in text and "held_out" in text
+    with pytest.raises(UsageError, match="not approved"):
+        approval.merge(proposal, home)
+    approval.decide(proposal, "approve", "A Reviewer", "the axis was wrong")
+    merged = approval.merge(find_proposal(outcome.proposal), home)
+    repository = Repository(home / "repos" / "rows.git")
+    assert repository.branch("main") == merged.commit
+    message = repository.git("log", "-1", "--format=%B", "main").decode()
+    for trailer in (f"Infra-Agent-Session: {name}", "Infra-Agent-Evidence: sha256:", "Reviewed-by: A Reviewer", "Assisted-by: infra-agent"):
+        assert trailer in message
+    assert b"cumsum(product, 0)" in repository.read_tree("main")["rows/entry.py"]
+    assert find_proposal(outcome.proposal).state == "merged"
+    with pytest.raises(UsageError, match="merged already"):
+        approval.merge(find_proposal(outcome.proposal), home)
+    assert verify(open_session(name)).agrees
+
+
+def test_an_approval_dies_with_what_it_binds_to(task: Task, home: Path) -> None:
+    name, outcome = run(task, home, *WORK)
+    assert outcome.proposal
+    approval.decide(find_proposal(outcome.proposal), "approve", "A Reviewer", "fine")
+    with SessionLog(home / "sessions" / name) as log:  # a second verdict arrives after the approval
+        given = next(e.event for e in log.entries if isinstance(e.event, events.VerdictGiven))
+        log.append(given.model_copy(update={"verdict": given.verdict.model_copy(update={"isolation": "none"})}))
+    with pytest.raises(JudgedError, match="approval is void"):
+        approval.merge(find_proposal(outcome.proposal), home)
+
+
+def test_changed_evidence_voids_an_approval(task: Task, home: Path) -> None:
+    name, outcome = run(task, home, *WORK)
+    assert outcome.proposal
+    proposal = find_proposal(outcome.proposal)
+    approval.decide(proposal, "approve", "A Reviewer", "fine")
+    patch = home / "sessions" / name / "blobs" / proposal.made.patch
+    patch.write_bytes(patch.read_bytes().replace(b"product, 0", b"product, 1"))
+    with pytest.raises(UsageError, match="do not have the digest"):
+        approval.merge(find_proposal(outcome.proposal), home)
+
+
+def test_a_failed_proposal_is_told_and_may_be_mended(task: Task, home: Path) -> None:
+    early = call("propose", title="Nothing yet", summary="unchanged")
+    name, outcome = run(task, home, early, EDIT, PROPOSE)
+    assert outcome.exit_code == 0
+    told = observations(name)[0].observation
+    assert told.status == "fail" and told.body and "scope: fail (empty)" in told.body
+
+
+def test_a_wrong_proposal_fails_and_cannot_be_approved(task: Task, home: Path) -> None:
+    wrong = call("edit", path="rows/entry.py", old="product = a @ b", new="product = b @ a")
+    name, outcome = run(task, home, wrong, PROPOSE, PROPOSE, PROPOSE)
+    assert outcome.exit_code == 1 and outcome.proposal
+    body = observations(name)[-1].observation.body or ""
+    assert "held_out: fail (incorrect) — 0 of 1 cases" in body
+    assert "hidden" not in "".join(m.text for m in project(open_session(name).entries, open_session(name).blobs, None)), "a held-out name reached the model"
+    with pytest.raises(JudgedError, match="only a proposal that passed"):
+        approval.decide(find_proposal(outcome.proposal), "approve", "A Reviewer", "no")
+
+
+def test_denied_and_malformed_calls_are_observations(task: Task, home: Path) -> None:
+    name, outcome = run(
+        task, home,
+        call("edit", path="tests/test_rows.py", old="1 + 1", new="2"),
+        call("edit", path="setup.py", old="", new="x"),
+        ("edit", '{"path": "rows/entry.py"'),
+        call("view", path="rows/entry.py", colour="red"),
+        call("view", path="absent.py"),
+        call("edit", path="rows/entry.py", old="a", new="b"),
+        call("accuracy", cases="nope"),
+        call("fly"),
+        call("hypothesis", do="settle", id="h-9", outcome="confirmed", observation="a-1"),
+    )  # fmt: skip
+    told = [(o.observation.kind, o.observation.headline) for o in observations(name)]
+    assert [kind for kind, _ in told] == ["denied", "denied", *["bad_arguments"] * 7]
+    for (_, headline), expected in zip(
+        told,
+        ["protected", "no rule allows", "not JSON", "colour", "no such file", "exactly once", "public cases: small, large", "there is no tool 'fly'", "no open"],
+        strict=True,
+    ):
+        assert expected in headline
+    assert outcome.exit_code == 7 and "no more replies" in outcome.reason
+
+
+def test_editing_version_control_aborts(task: Task, home: Path) -> None:
+    _, outcome = run(task, home, call("edit", path=".git/config", old="", new="x"))
+    assert outcome.exit_code == 1 and "version-control" in outcome.reason
+
+
+def test_budgets_end_a_session_that_can_be_read(task: Task, home: Path) -> None:
+    name, outcome = run(task, home, *[call("view")] * 5, limits=Limits(steps=2))
+    assert outcome.exit_code == 4 and "2 steps" in outcome.reason
+    assert verify(open_session(name)).agrees
+    _, outcome = run(task, home, *[call("view")] * 5, limits=Limits(usd=0.05), usd=0.03)
+    assert outcome.exit_code == 4 and "$0.05" in outcome.reason
+
+
+def test_text_alone_is_nudged_then_ends(task: Task, home: Path) -> None:
+    model = Scripted([Reply("let me think"), Reply("done"), Reply("really done")])
+    _, outcome = session.run(task, model, "model:scripted", session.Options(False, Limits(steps=9), home), lambda event: None)
+    assert outcome.exit_code == 1 and "really done" in outcome.reason
+
+
+def test_sparse_hides_everything_but_the_metric(task: Task, home: Path) -> None:
+    name, _ = run(task, home, call("accuracy"), sparse=True)
+    opened = open_session(name)
+    metric = "error.running@small"
+    said = project(opened.entries, opened.blobs, metric)[-1].text
+    assert metric in said and "product" not in said and "tile" not in said and "large" not in said
+    assert verify(opened).agrees
+
+
+def test_the_conversation_only_grows(task: Task, home: Path) -> None:
+    """A provider's prefix cache hits only when earlier messages stay what they were."""
+    name, _ = run(task, home, *WORK)
+    opened = open_session(name)
+    asked = [e.seq for e in opened.entries if isinstance(e.event, events.ModelRequested)]
+    conversations = [project(opened.entries[:seq], opened.blobs, None) for seq in asked]
+    for earlier, later in zip(conversations, conversations[1:], strict=False):
+        assert later[: len(earlier)] == earlier
+
+
+def test_shell_runs_in_the_cage_and_changes_nothing(task: Task, home: Path) -> None:
+    name, _ = run(task, home, call("shell", command="echo hello > rows/new.py; ls rows; pwd"), call("view"), call("search", pattern="cumsum"))
+    shell, view, search = (o.observation for o in observations(name))
+    assert shell.status == "pass" and "new.py" in (shell.body or "") and "/ws" in (shell.body or "")
+    assert "new.py" not in (view.body or "")
+    assert (search.body or "").startswith("rows/entry.py:")
+
+
+def test_an_unaudited_task_is_refused_before_anything_runs(tmp_path: Path, home: Path) -> None:
+    unaudited = rows_task(tmp_path)
+    with pytest.raises(UsageError, match="never audited; run: infra-agent audit"):
+        run(unaudited, home, *WORK)
+    assert not (home / "sessions").exists()
+
+
+def test_verify_finds_a_forged_verdict(task: Task, home: Path) -> None:
+    """Hashes can be made to fit by who writes the log; statuses that do not follow from their records cannot."""
+    wrong = call("edit", path="rows/entry.py", old="product = a @ b", new="product = b @ a")
+    name, _ = run(task, home, wrong, PROPOSE, PROPOSE, PROPOSE)
+    opened = open_session(name)
+    forged_folder = home / "sessions" / "forged"
+    (forged_folder / "blobs").mkdir(parents=True)
+    for blob in opened.blobs.folder.iterdir():
+        (forged_folder / "blobs" / blob.name).write_bytes(blob.read_bytes())
+    renamed = {'"status": "fail"': '"status": "pass"', '"decision": "fail"': '"decision": "pass"'}
+    with SessionLog(forged_folder) as log:
+        for entry in opened.entries:
+            text = json.dumps(entry.event.model_dump(mode="json"))
+            for old, new in renamed.items():
+                text = text.replace(old, new)
+            written = log.append(events.EVENT.validate_json(text))
+            if isinstance(entry.event, events.ProposalMade):
+                renamed[proposal_id(entry)] = proposal_id(written)
+    report = verify(open_session("forged"))
+    assert not report.agrees and any("check accuracy" in difference for difference in report.differences)

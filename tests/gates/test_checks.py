@@ -1,0 +1,80 @@
+"""The proposal gate's questions that need no run."""
+
+from pathlib import Path
+
+import pytest
+
+from infra_agent.gates import checks
+from infra_agent.judge.records import DeterminismRecord, RanRecord
+from infra_agent.task.repository import for_task
+from tests.support import RIGHT, patch_of, rows_task
+
+BASE = frozenset({"rows/__init__.py", "rows/entry.py", "tests/test_rows.py"})
+SAME, OTHER = "a" * 64, "b" * 64
+
+
+@pytest.mark.parametrize(
+    ("files", "status", "where"),
+    [
+        ({"rows__entry_py": RIGHT}, "pass", None),
+        ({"tests__test_new_py": "def test(): assert True\n"}, "pass", None),
+        ({"tests__test_rows_py": "\n"}, "fail", "tests/test_rows.py"),
+        ({"conftest_py": "\n"}, "fail", "conftest.py"),
+        ({"rows__conftest_py": "\n"}, "fail", "rows/conftest.py"),
+        ({"rows__sitecustomize_py": "\n"}, "fail", "rows/sitecustomize.py"),
+        ({"setup_py": "\n"}, "fail", "setup.py"),
+    ],
+)
+def test_scope(tmp_path: Path, home: Path, files: dict[str, str], status: str, where: str | None) -> None:
+    task = rows_task(tmp_path)
+    check = checks.scope(patch_of(task, home, **files), task.spec, BASE)
+    assert (check.status, check.kind) == (status, None if status == "pass" else "out_of_scope")
+    assert (str(check.where) if check.where else None) == where
+
+
+def test_an_empty_patch_is_not_a_proposal(tmp_path: Path) -> None:
+    check = checks.scope(b"", rows_task(tmp_path).spec, BASE)
+    assert (check.status, check.kind) == ("fail", "empty")
+
+
+def test_too_large_a_patch_is_out_of_scope(tmp_path: Path, home: Path) -> None:
+    task = rows_task(tmp_path)
+    check = checks.scope(patch_of(task, home, rows__big_py="x = 1\n" * 3000), task.spec, BASE)
+    assert check.kind == "out_of_scope" and "2000 lines" in check.message
+
+
+def test_a_link_is_not_a_regular_file(tmp_path: Path, home: Path) -> None:
+    task = rows_task(tmp_path)
+    repository, base = for_task(task, home)
+    blob = repository.git("hash-object", "-w", "--stdin", stdin=b"/etc/passwd").decode().strip()
+    index = tmp_path / "index"
+    repository.git("read-tree", base, index=index)
+    repository.git("update-index", "--index-info", stdin=f"120000 {blob}\trows/link\n".encode(), index=index)
+    patch = repository.diff(base, repository.git("write-tree", index=index).decode().strip())
+    check = checks.scope(patch, task.spec, BASE)
+    assert check.kind == "out_of_scope" and "mode 120000" in check.message
+
+
+def test_a_secret_in_an_added_line(tmp_path: Path, home: Path) -> None:
+    task = rows_task(tmp_path)
+    patch = patch_of(task, home, rows__entry_py=RIGHT + "KEY = 'ghp_" + "Z" * 36 + "'\n")
+    assert checks.secrets(patch).status == "fail" and "Z" * 36 not in checks.secrets(patch).message
+    assert checks.secrets(patch_of(task, home, rows__entry_py=RIGHT)).status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("digests", "kind"), [((SAME, SAME), None), ((SAME, OTHER), "nondeterministic"), (("crashed: boom", "crashed: boom"), "crashed")]
+)
+def test_determinism(digests: tuple[str, ...], kind: str | None) -> None:
+    assert checks.determinism(DeterminismRecord(case="c", digests=digests)).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("loaded", "kind"), [({"m.py": SAME}, None), ({"m.py": OTHER}, "tampered"), ({"m.py": SAME, "x.py": SAME}, "tampered"), ({}, "stale_build")]
+)
+def test_what_ran_is_what_was_changed(loaded: dict[str, str], kind: str | None) -> None:
+    assert checks.ran(RanRecord(expected={"m.py": SAME}, loaded=loaded, entry="m.py")).kind == kind
+
+
+def test_no_record_is_not_a_pass() -> None:
+    assert checks.accuracy([], held_out=True).status == "not_run"

@@ -1,0 +1,77 @@
+"""Compiled cost against limits; records built by hand, the instrument has tests of its own."""
+
+from typing import Any
+
+import pytest
+
+from infra_agent.judge.static import Dot, Kernel, KernelError, Spill, StaticRecord, assess, metrics, precision_mismatch
+from infra_agent.task.spec import Static
+
+LIMITS = Static(case="c", max_spills=4)
+
+
+def kernel(**changes: Any) -> Kernel:
+    base: dict[str, Any] = {
+        "name": "k", "file": "a.py", "line": 3, "constexprs": {}, "signature": {}, "num_warps": 4, "num_stages": 3, "shared_bytes": 1024,
+        "registers": 100, "stack_bytes": 0, "spill_stores": 0, "spill_loads": 0, "tensor_core_instructions": 8, "fma_instructions": 10,
+        "dots": (dot("tf32"),), "spills": (), "ptx_sha256": "0", "cubin_sha256": "0",
+    }  # fmt: skip
+    return Kernel(**{**base, **changes})
+
+
+def dot(precision: str, unit: str = "tensor_core", line: int = 9) -> Dot:
+    return Dot(file="a.py", line=line, precision=precision, operand="fp32", unit=unit)
+
+
+def record(*kernels: Kernel, errors: tuple[KernelError, ...] = ()) -> StaticRecord:
+    return StaticRecord(target="sm_90", kernels=kernels, errors=errors)
+
+
+BASE = record(kernel())
+
+
+def test_the_same_kernels_pass() -> None:
+    assert assess(BASE, BASE, LIMITS) == ("pass", None, ())
+    assert assess(record(kernel(dots=(dot("tf32x3"),), tensor_core_instructions=21)), BASE, LIMITS)[0] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "where"),
+    [
+        (record(kernel(dots=(dot("ieee", "fma"),), tensor_core_instructions=8, fma_instructions=1024)), "lost_tensor_cores", "a.py:9"),
+        (record(kernel(dots=(), tensor_core_instructions=0)), "lost_tensor_cores", "a.py:3"),
+        (record(kernel(tensor_core_instructions=3)), "lost_tensor_cores", "workspace"),
+        (record(), "lost_tensor_cores", "workspace"),
+        (record(kernel(registers=256)), "slower", "a.py:3"),
+        (record(kernel(spill_stores=3, spill_loads=2, spills=(Spill(file="a.py", line=7, stores=3, loads=2),))), "slower", "a.py:7"),
+        (record(kernel(shared_bytes=232_449)), "crashed", "a.py:3"),
+        (record(errors=(KernelError(kernel="k", message="ptxas fatal"),)), "crashed", "k"),
+    ],
+)
+def test_lost_cost_is_refused_with_its_place(found: StaticRecord, kind: str, where: str) -> None:
+    status, got, findings = assess(found, BASE, LIMITS)
+    assert (status, got, str(findings[0].where)) == ("fail", kind, where)
+
+
+def test_base_and_candidate_exchanged_is_noticed() -> None:
+    """Label swap: a candidate that lost its tensor cores must not pass because the two were exchanged."""
+    lost = record(kernel(dots=(dot("ieee", "fma"),), tensor_core_instructions=0, fma_instructions=1024))
+    assert assess(lost, BASE, LIMITS)[0] == "fail"
+    assert assess(BASE, lost, LIMITS)[0] == "pass"
+
+
+def test_metrics_show_base_where_it_differs() -> None:
+    found = {m.name: m for m in metrics(record(kernel(registers=120)), BASE)}
+    assert (found["registers.k"].value, found["registers.k"].target) == (120, 100)
+    assert found["tensor_core_instructions.k"].target is None
+
+
+def emulated(precision: str, line: int = 9) -> dict[str, Any]:
+    return {"file": "a.py", "line": line, "precision": precision, "operand": "fp32", "count": 1}
+
+
+def test_precision_must_agree_line_by_line() -> None:
+    assert precision_mismatch((emulated("tf32"),), BASE) == []
+    assert str(precision_mismatch((emulated("tf32x3"),), BASE)[0].where) == "a.py:9"
+    assert precision_mismatch((), BASE)[0].message == "compiled at tf32, emulated at nothing"
+    assert len(precision_mismatch((emulated("tf32", line=10),), BASE)) == 2
