@@ -155,6 +155,7 @@ def static(found: StaticRecord, base: StaticRecord, limits: Static) -> Check:
     )
     where = findings[0].where if findings else None
     message = findings[0].message if findings else f"{len(found.kernels)} kernels compiled for {found.target} within their limits"
+    message += "".join(f"; {note}" for note in found.notes)
     return Check(
         name="static", status=status, kind=kind, trust="in-process", figure=figure, where=where, message=message, findings=findings
     )

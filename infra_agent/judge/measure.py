@@ -115,6 +115,7 @@ def _static(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Obs
     dots = [dot for kernel in found.kernels for dot in kernel.dots]
     on_cores = sum(dot.unit == "tensor_core" for dot in dots)
     headline = f"{len(found.kernels)} kernels compiled for {found.target}; {on_cores} of {len(dots)} dots on tensor cores"
+    headline += "".join(f"; {note}" for note in found.notes)
     metrics = static.metrics(found, base)
     return Observation(**_common(about), status=status, kind=kind, headline=headline, metrics=metrics, findings=findings)
 

@@ -82,6 +82,8 @@ class StaticRecord(_Frozen):
     target: str
     kernels: tuple[Kernel, ...]
     errors: tuple[KernelError, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the figures do not cover, such as the other configurations of an autotuned kernel."""
     loaded: dict[str, str] = {}
 
 

@@ -49,7 +49,10 @@ class Repository:
         if dates is not None:
             environment |= {"GIT_AUTHOR_DATE": dates, "GIT_COMMITTER_DATE": dates}
         argv = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.autocrlf=false", "--git-dir", str(self.folder), *arguments]
-        done = subprocess.run(argv, input=stdin, capture_output=True, env=environment, check=False)
+        try:
+            done = subprocess.run(argv, input=stdin, capture_output=True, env=environment, check=False)
+        except FileNotFoundError as error:
+            raise UsageError("git is missing; install it: apt install git") from error
         if done.returncode:
             text = done.stderr.decode(errors="replace").strip().splitlines()
             raise UsageError(f"git {arguments[0]}: {text[-1] if text else f'exit {done.returncode}'}")

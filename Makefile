@@ -1,0 +1,48 @@
+# Everything a person or CI does with this repository. `make help` lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+STAMP := $(VENV)/.setup-done
+PYTEST := $(VENV)/bin/python -m pytest
+
+.PHONY: help setup demo test test-all benchmark lint types format clean
+
+help:  ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '%-10s %s\n' "$$name" "$$text"; done
+
+setup: $(STAMP)  ## make .venv; nothing to do when it is up to date
+
+$(STAMP): pyproject.toml constraints.txt scripts/setup.sh
+	bash scripts/setup.sh
+	@touch $@
+
+demo: $(STAMP)  ## let the built-in playbook improve a Triton kernel; needs no key and no GPU
+	$(VENV)/bin/infra-agent run tasks/kda-cp-tf32
+
+test: $(STAMP)  ## quick tests; ARGS="-k cage" passes arguments on
+	$(PYTEST) $(ARGS)
+
+test-all: $(STAMP)  ## quick and slow tests
+	$(PYTEST) -m "" $(ARGS)
+
+benchmark: $(STAMP)  ## how long this project's own parts take
+	$(PYTEST) -m "" --benchmark-only $(ARGS)
+
+lint: $(STAMP)  ## ruff, its formatter as a check, and types
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+
+types: $(STAMP)  ## mypy alone
+	$(VENV)/bin/mypy
+
+format: $(STAMP)  ## rewrite files to the house style
+	$(VENV)/bin/ruff check --fix
+	$(VENV)/bin/ruff format
+
+clean:  ## remove .venv, caches and builds; sessions in .infra-agent stay
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .benchmarks
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,107 @@
+"""Run the entry with every kernel launch replaced by a compilation; nothing is launched."""
+
+import contextlib
+import io
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction
+
+from feedback.static import messages
+from feedback.static.device import Driver
+from sandboxes.runtime import entry
+
+_ALIGNMENT = 512  # bytes: what torch's CUDA allocator gives, and Triton specialises on the 16 of it
+
+
+@dataclass
+class Captured:
+    """What the launches became. ``kernels`` holds Triton's CompiledKernel objects in order of first launch."""
+
+    kernels: dict[tuple[str, int, str], Any] = field(default_factory=dict)
+    errors: list[dict[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    compile_s: float = 0.0
+
+    def add(self, function: Any, compiled: Any) -> None:
+        """Keep a kernel once for every signature, divisibility, constexprs and options it was compiled with."""
+        self.kernels.setdefault((function.file_name, function.def_file_line_number, compiled.hash), compiled)
+
+    def fail(self, kernel: str, message: str) -> None:
+        """Note what the report cannot vouch for; a launch in a loop says it once."""
+        said = {"kernel": kernel, "message": message}
+        if said not in self.errors:
+            self.errors.append(said)
+
+
+def _compile_only(stock: Callable[..., Any], captured: Captured) -> Callable[..., Any]:
+    """A JITFunction.run that specialises and compiles as ``stock`` does, returns without launching, and never raises."""
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        printed, began = io.StringIO(), time.perf_counter()
+        try:
+            # after a ptxas error Triton prints the whole PTX: megabytes that could end the request, and the message says it
+            with contextlib.redirect_stdout(printed):
+                compiled = stock(self, *args, grid=grid, warmup=True, **kwargs)
+        except Exception as error:
+            captured.fail(self.__name__, messages.of_compilation(self, error))
+            return None
+        finally:
+            captured.compile_s += time.perf_counter() - began
+        print(printed.getvalue(), end="")  # what tl.static_print said
+        if compiled is not None:
+            captured.add(self, compiled)
+        return compiled
+
+    return run
+
+
+def _first_config(captured: Captured) -> Callable[..., Any]:
+    """An Autotuner.run that takes the first configuration left after pruning: there is no device to time the others on."""
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        configs = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
+        config = configs[0]
+        if len(configs) > 1:
+            note = f"{self.base_fn.__name__} is autotuned: the first of {len(configs)} configurations was compiled ({config})"
+            captured.notes += [] if note in captured.notes else [note]
+        if config.pre_hook is not None:
+            config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
+        try:
+            return self.fn.run(*args, **kwargs, **config.all_kwargs())
+        finally:
+            self.nargs = None
+
+    return run
+
+
+def _aligned(array: np.ndarray) -> np.ndarray:
+    """A copy at an address a device allocation could have: an address decides how a kernel is specialised."""
+    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def run_entry(args: dict[str, Any], arrays: dict[str, np.ndarray], arch: int) -> Captured:
+    """Load and call the entry of ``args`` on ``arrays`` for a GPU of ``arch``; what it raises becomes an error of the result.
+
+    Kernels leave their outputs uninitialised. The process stays patched: it serves one request.
+    """
+    captured = Captured()
+    driver.set_active(Driver(arch))  # before the entry is imported: modules ask for the device at import
+    JITFunction.run = _compile_only(JITFunction.run, captured)
+    Autotuner.run = _first_config(captured)
+    try:
+        entry.call(entry.load(args), {name: _aligned(array) for name, array in arrays.items()})
+    except (Exception, SystemExit) as error:
+        where = args["entry"]
+        captured.fail(f"{where['module']}:{where['callable']}", messages.of_entry(error))
+    return captured

@@ -1,0 +1,96 @@
+"""One compiled kernel as the report tells it."""
+
+import hashlib
+import math
+import re
+import tempfile
+from pathlib import Path
+from typing import Any, TypedDict
+
+from feedback.static import binary, dots
+from feedback.static.binary import Spill
+from feedback.static.dots import Dot
+from sandboxes.runtime import entry
+
+_TENSOR_CORE = re.compile(r"\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)\b")
+_FMA = re.compile(r"\bfma\.rn(?:\.ftz)?(?:\.sat)?\.f32(?:x2)?\b")
+
+Scalar = str | int | float | bool | None
+
+
+class Kernel(TypedDict):
+    """Counts are of instructions in the code, not of executed ones; registers and stack bytes are per thread."""
+
+    name: str
+    file: str
+    line: int
+    constexprs: dict[str, Any]
+    signature: dict[str, str]
+    num_warps: int
+    num_stages: int
+    shared_bytes: int
+    registers: int
+    stack_bytes: int
+    spill_stores: int
+    spill_loads: int
+    tensor_core_instructions: int
+    fma_instructions: int
+    dots: list[Dot]
+    spills: list[Spill]
+    ptx_sha256: str
+    cubin_sha256: str
+
+
+def _plain(value: Any) -> Scalar | list[Any]:
+    """A constexpr as JSON can hold it: a function by its name, anything else that is no plain value as text."""
+    value = getattr(value, "value", value)  # tl.constexpr
+    if isinstance(value, (tuple, list)):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(getattr(value, "__name__", value))
+
+
+def _constexprs(source: Any) -> dict[str, Any]:
+    """Argument -> value, for constexprs and for integers that Triton specialised as 1; ``x.0`` is an element of the tuple x."""
+    named = {}
+    for path, value in source.constants.items():
+        first, *rest = path
+        named[".".join([source.fn.arg_names[first], *map(str, rest)])] = _plain(value)
+    return named
+
+
+def _spills(compiled: Any) -> tuple[binary.Usage, list[Spill]]:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
+        file.flush()
+        used = binary.usage(Path(file.name), compiled.metadata.name)
+        return used, binary.spills(Path(file.name)) if used.has_local_memory else []
+
+
+def describe(compiled: Any) -> Kernel:
+    """The record of a triton CompiledKernel; raises RuntimeError when its cubin cannot be read."""
+    source, metadata, ptx = compiled.src, compiled.metadata, compiled.asm["ptx"]
+    used, spills = _spills(compiled)
+    return {
+        "name": source.fn.__name__,
+        "file": entry.relative(source.fn.file_name),
+        "line": source.fn.def_file_line_number,
+        "constexprs": _constexprs(source),
+        "signature": {name: str(kind) for name, kind in source.signature.items()},
+        "num_warps": metadata.num_warps,
+        "num_stages": metadata.num_stages,
+        "shared_bytes": metadata.shared,
+        "registers": used.registers,
+        "stack_bytes": used.stack_bytes,
+        "spill_stores": sum(spill["stores"] for spill in spills),
+        "spill_loads": sum(spill["loads"] for spill in spills),
+        "tensor_core_instructions": len(_TENSOR_CORE.findall(ptx)),
+        "fma_instructions": len(_FMA.findall(ptx)),
+        "dots": dots.of_kernel(compiled.asm.get("ttir", ""), compiled.asm["ttgir"]),
+        "spills": spills,
+        "ptx_sha256": hashlib.sha256(ptx.encode()).hexdigest(),
+        "cubin_sha256": hashlib.sha256(compiled.asm["cubin"]).hexdigest(),
+    }

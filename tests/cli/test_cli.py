@@ -1,0 +1,195 @@
+"""The command line as a user has it: exit codes, one-line errors, JSON on stdout and nothing else."""
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra_agent.task.load import Task
+from tests.loopback import completion, serve
+from tests.support import RIGHT, call, mark_audited, patch_of, rows_task
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+EDIT = call("edit", path="rows/entry.py", old="torch.cumsum(product, 1)", new="torch.cumsum(product, 0)")
+PROPOSE = call("propose", title="Sum rows along axis 0", summary="The running sum ran along columns.")
+SCRIPT = [call("accuracy"), EDIT, call("accuracy"), PROPOSE]
+
+
+@pytest.fixture
+def task(tmp_path: Path, home: Path) -> Task:
+    made = rows_task(tmp_path)
+    mark_audited(made, home)
+    return made
+
+
+def one_line(done: "subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
+    """Exit code, nothing on stdout, one line on stderr that holds ``words``."""
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("infra-agent: "), done.stderr
+    for word in words:
+        assert word in lines[0]
+
+
+def write_replies(folder: Path, script: list[tuple[str, str]]) -> None:
+    folder.mkdir()
+    for n, (name, arguments) in enumerate(script, 1):
+        body = {"text": "", "tool_calls": [{"name": name, "arguments": json.loads(arguments)}]}
+        (folder / f"reply-{n:04}.json").write_text(json.dumps(body))
+
+
+def test_openai_and_manual_end_in_the_same_accepted_patch(cli: Cli, task: Task, tmp_path: Path) -> None:
+    with serve([completion("", [step], "tool_calls") for step in SCRIPT]) as (url, seen):
+        wire = cli("run", str(task.folder), "--model", "openai:loopback", "--base-url", url, "--json")
+    assert len(seen) == len(SCRIPT)
+    write_replies(tmp_path / "folder", SCRIPT)
+    manual = cli("run", str(task.folder), "--model", f"manual:{tmp_path / 'folder'}", "--json")
+    assert (wire.returncode, manual.returncode) == (0, 0), wire.stderr + manual.stderr
+    patches = [cli("review", json.loads(done.stdout)["proposal"], "--patch-only").stdout for done in (wire, manual)]
+    assert patches[0] == patches[1] and "cumsum(product, 0)" in patches[0]
+
+
+def test_run_review_approve_merge_replay(cli: Cli, task: Task, tmp_path: Path) -> None:
+    write_replies(tmp_path / "folder", SCRIPT)
+    done = cli("run", str(task.folder), "--model", f"manual:{tmp_path / 'folder'}")
+    assert done.returncode == 0
+    approve_line = done.stdout.strip().splitlines()[-1]
+    assert approve_line.startswith("Approve:  infra-agent approve p-")
+    proposal = approve_line.split()[3]
+    assert "Verdict: pass   evidence L2, isolation full, platform cpu-emulated" in done.stdout
+    one_line(cli("merge", proposal), 2, "not approved", f"infra-agent approve {proposal}")
+    assert cli("approve", proposal, "--reviewer", "A Reviewer", "--reason", "right axis").returncode == 0
+    merged = cli("merge", proposal, "--json")
+    assert merged.returncode == 0
+    said = json.loads(merged.stdout)
+    log = subprocess.run(["git", "--git-dir", said["repository"], "log", "-1", "--format=%(trailers:key=Reviewed-by,valueonly)", said["commit"]], capture_output=True, text=True, check=True)
+    assert log.stdout.strip() == "A Reviewer"
+    session = json.loads(cli("sessions", "--json").stdout)[0]["session"]
+    replayed = cli("replay", session, "--json")
+    assert replayed.returncode == 0 and json.loads(replayed.stdout)["agrees"]
+    assert json.loads(cli("proposals", "--json").stdout)[0]["state"] == "merged"
+    assert "hypothesis" not in cli("show", session).stderr and "verdict.given" in cli("show", session).stdout
+    assert "→ edit" in cli("show", session, "--messages").stdout
+
+
+def test_replay_says_where_a_session_was_edited(cli: Cli, task: Task, tmp_path: Path, home: Path) -> None:
+    write_replies(tmp_path / "folder", SCRIPT[:2])
+    assert cli("run", str(task.folder), "--model", f"manual:{tmp_path / 'folder'}", "--max-steps", "2").returncode == 4
+    folder = next((home / "sessions").iterdir())
+    log = folder / "session.jsonl"
+    whole = log.read_bytes()
+    log.write_bytes(whole.replace(b"cumsum(product, 0)", b"cumsum(product, 9)"))
+    one_line(cli("replay", folder.name), 2, "session.jsonl: line", "hash")
+    log.write_bytes(whole)
+    blob = next((folder / "blobs").iterdir())
+    blob.write_bytes(blob.read_bytes() + b"x")
+    done = cli("replay", folder.name)
+    assert done.returncode in (1, 2) and blob.name in done.stdout + done.stderr
+
+
+def test_replay_needs_no_key_no_cage_no_torch_and_writes_nothing(cli: Cli, task: Task, tmp_path: Path, home: Path) -> None:
+    write_replies(tmp_path / "folder", SCRIPT)
+    assert cli("run", str(task.folder), "--model", f"manual:{tmp_path / 'folder'}").returncode == 0
+    folder = next((home / "sessions").iterdir())
+    block = tmp_path / "block"
+    for name in ("torch", "triton"):
+        (block / name).mkdir(parents=True)
+        (block / name / "__init__.py").write_text("raise ImportError('absent here')\n")
+    before = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
+    subprocess.run(["chmod", "-R", "a-w", str(folder)], check=True)
+    root = Path(__file__).resolve().parents[2]
+    done = cli("replay", str(folder), PATH="/nonexistent", PYTHONPATH=f"{block}{os.pathsep}{root}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith("agrees")
+    assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
+
+
+def test_gate_json_is_the_documented_document(cli: Cli, task: Task, tmp_path: Path, home: Path) -> None:
+    patch = tmp_path / "right.patch"
+    patch.write_bytes(patch_of(task, home, rows__entry_py=RIGHT))
+    done = cli("gate", str(task.folder), "--patch", str(patch), "--json")
+    said = json.loads(done.stdout)
+    assert done.returncode == 0 and said["decision"] == "pass"
+    assert {"task", "patch", "level", "isolation", "decision", "checks", "elapsed_s"} <= said.keys()
+    assert {"name", "status", "kind", "trust", "figure", "where", "message"} <= said["checks"][0].keys()
+
+
+def test_measure_says_what_is_wrong_and_where(cli: Cli, task: Task) -> None:
+    done = cli("measure", str(task.folder), "accuracy", "--set", "cases=small", "--json")
+    said = json.loads(done.stdout)
+    assert done.returncode == 1 and said["status"] == "fail" and said["findings"][0]["where"]["stage"] == "running"
+    assert said["reproduce"][:3] == ["infra-agent", "measure", str(task.folder)]
+
+
+def test_bad_input_is_one_line_with_the_fix(cli: Cli, task: Task, tmp_path: Path) -> None:
+    (tmp_path / "bad.patch").write_text("this is no patch\n")
+    toml = task.folder / "task.toml"
+    one_line(cli("run", "no-such-task"), 2, "unknown task 'no-such-task'", "kda-cp-tf32")
+    one_line(cli("run", str(task.folder), "--model", "oracle"), 2, "unknown model 'oracle'", "playbook")
+    one_line(cli("run", str(task.folder), "--model", "openai:gpt"), 7, "OPENAI_API_KEY is not set")
+    one_line(cli("run", str(task.folder), "--feedback", "some"), 2, "dense and sparse")
+    one_line(cli("measure", str(task.folder), "static"), 2, "does not use instrument 'static'", "accuracy")
+    one_line(cli("measure", str(task.folder), "accuracy", "--patch", "absent.patch"), 2, "absent.patch", "No such file")
+    one_line(cli("measure", str(task.folder), "accuracy", "--patch", "bad.patch"), 1, "does not apply")
+    one_line(cli("review", "p-123"), 2, "proposal 'p-123' is unknown")
+    one_line(cli("approve", "p-123", "--reviewer", "A", "--reason", "b"), 2, "unknown")
+    one_line(cli("replay", "nothing"), 2, "session 'nothing' is unknown")
+    one_line(cli("run", str(task.folder), PATH="/nonexistent"), 2, "git")
+    toml.write_text(toml.read_text().replace("[entry]", "[entry"))
+    one_line(cli("run", str(task.folder)), 2, str(toml), "not valid TOML")
+    assert not list((tmp_path / "home" / "sessions").glob("*")) if (tmp_path / "home" / "sessions").exists() else True
+
+
+def test_a_patch_that_does_not_apply_fails_the_gate(cli: Cli, task: Task, tmp_path: Path) -> None:
+    (tmp_path / "bad.patch").write_text("this is no patch\n")
+    done = cli("gate", str(task.folder), "--patch", "bad.patch")
+    assert done.returncode == 1 and "applies      fail (does_not_apply)" in done.stderr
+
+
+def test_missing_bubblewrap_exits_6_and_leaves_no_session(cli: Cli, task: Task, tmp_path: Path, home: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("git", "unshare", "sh", "cat"):
+        (tools / name).symlink_to(subprocess.run(["which", name], capture_output=True, text=True, check=True).stdout.strip())
+    one_line(cli("run", str(task.folder), PATH=str(tools)), 6, "bubblewrap is missing", "apt install bubblewrap")
+    assert not (home / "sessions").exists()
+
+
+def test_an_interrupt_ends_a_readable_session(task: Task, tmp_path: Path, home: Path) -> None:
+    import signal
+    import sys
+
+    root = Path(__file__).resolve().parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    argv = [sys.executable, "-m", "infra_agent.cli.main", "run", str(task.folder), "--model", f"manual:{tmp_path / 'empty'}"]
+    process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    threading.Timer(60, process.kill).start()
+    while not (tmp_path / "empty" / "request-0001.json").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    from infra_agent.proposal.store import open_session
+    from infra_agent.replay.verify import verify
+
+    assert verify(open_session(next((home / "sessions").iterdir()).name)).agrees
+
+
+def test_doctor_tables(cli: Cli) -> None:
+    done = cli("doctor", "--json")
+    said = {item["name"]: item["ok"] for item in json.loads(done.stdout)}
+    assert done.returncode == 0 and said["cage"] and said["git"] and said["seccomp"]
+
+
+def test_lists(cli: Cli, tmp_path: Path) -> None:
+    assert "kda-cp-tf32" in cli("tasks").stdout
+    assert json.loads(cli("tasks", "--schema").stdout)["properties"]["entry"]
+    listed = {i["name"]: i for i in json.loads(cli("instruments", "--json").stdout)}
+    assert listed["numerics"]["trust"] == "advice" and listed["static"]["evidence"] == "static"
+    assert cli("sessions").stdout.startswith("session") and cli("proposals").stdout.startswith("proposal")
