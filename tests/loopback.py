@@ -12,7 +12,10 @@ Answer = tuple[int, dict[str, str], bytes]
 
 def completion(text: str = "", calls: list[tuple[str, str]] | None = None, finish: str | None = "stop") -> Answer:
     """A 200 with one choice; ``calls`` are (name, JSON arguments)."""
-    tool_calls = [{"id": f"call-{name}-{n}", "type": "function", "function": {"name": name, "arguments": text_}} for n, (name, text_) in enumerate(calls or [])]
+    tool_calls = [
+        {"id": f"call-{name}-{n}", "type": "function", "function": {"name": name, "arguments": text_}}
+        for n, (name, text_) in enumerate(calls or [])
+    ]
     message: dict[str, Any] = {"role": "assistant", "content": text, **({"tool_calls": tool_calls} if tool_calls else {})}
     body = {
         "id": "x", "object": "chat.completion", "created": 1, "model": "loopback",

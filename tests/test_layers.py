@@ -68,7 +68,9 @@ def test_functions_stay_small() -> None:
 
 def test_every_host_module_loads_without_torch_and_triton() -> None:
     modules = [".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for p in HOST]
-    code = f"import sys, importlib\nfor m in {modules!r}: importlib.import_module(m)\nprint(sorted({{'torch', 'triton'}} & set(sys.modules)))"
+    code = (
+        f"import sys, importlib\nfor m in {modules!r}: importlib.import_module(m)\nprint(sorted({{'torch', 'triton'}} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"

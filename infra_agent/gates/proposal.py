@@ -112,7 +112,7 @@ class ProposalGate:
     def _static(self, tree: Tree, base_tree: Tree, accuracy_record: CompareRecord) -> None:
         limits = self._collector.task.spec.static
         assert limits is not None
-        found, base = self._collector.static(tree, limits.target), self._collector.static(base_tree, limits.target)
+        found, base = self._collector.static_pair(tree, base_tree, limits.target)
         kept = {name: self._store(canonical.encode(r.model_dump(mode="json"))) for name, r in (("static", found), ("static.base", base))}
         self._add(checks.static(found, base, limits), **kept)
         self._add(checks.precision(accuracy_record, found), compare=self._keep(accuracy_record), static=kept["static"])

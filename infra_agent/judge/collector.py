@@ -121,6 +121,7 @@ class Collector:
             output_digest=canonical.digest(result.output),
             dots=tuple(said.get("dots", ())),
             loaded=said.get("loaded", {}),
+            entry_s=said.get("entry_s", 0.0),
             **about,
         )
 
@@ -158,6 +159,12 @@ class Collector:
             except ValidationError as error:
                 raise SandboxError(f"static: the report is not of the right shape: {error}") from error
         return self._static[key]
+
+    def static_pair(self, tree: Tree, base: Tree, target: str) -> tuple[StaticRecord, StaticRecord]:
+        """The records of a candidate and of base, compiled side by side when neither is known."""
+        with ThreadPoolExecutor(2) as threads:
+            found, then = threads.map(lambda t: self.static(t, target), (tree, base))
+        return found, then
 
     def report(self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any]) -> ReportRecord:
         """Run an instrument whose evidence is advice."""
@@ -207,5 +214,10 @@ def _said(result: Result) -> dict[str, Any]:
     dots = [d for d in said.get("dots", []) if isinstance(d, dict) and {"file", "line", "precision", "operand"} <= d.keys()]
     loaded = said.get("loaded", {})
     good = {k: v for k, v in loaded.items() if isinstance(v, str) and re.fullmatch(r"[0-9a-f]{64}", v)} if isinstance(loaded, dict) else {}
-    problems = said.get("problems", {})
-    return {"dots": dots, "loaded": good, "problems": problems if isinstance(problems, dict) else {}}
+    problems, seconds = said.get("problems", {}), said.get("entry_s", 0.0)
+    return {
+        "dots": dots,
+        "loaded": good,
+        "problems": problems if isinstance(problems, dict) else {},
+        "entry_s": seconds if isinstance(seconds, float) else 0.0,
+    }

@@ -66,8 +66,8 @@ def _collect(collector: Collector, instrument: Instrument, tree: Tree, base: Tre
         cases = [collector.public_case(name) for name in named] or [c for c in collector.cases("public") if c.when == "always"]
         return {f"compare.{r.case}": encode(r) for r in collector.accuracies(tree, cases)}
     if instrument.evidence == "static":
-        target = str(arguments["target"])
-        return {"static.base": encode(collector.static(base, target)), "static": encode(collector.static(tree, target))}
+        found, then = collector.static_pair(tree, base, str(arguments["target"]))
+        return {"static.base": encode(then), "static": encode(found)}
     if instrument.evidence == "report":
         named_case = str(arguments.pop("case", ""))
         case = collector.public_case(named_case) if named_case else collector.smallest_case()

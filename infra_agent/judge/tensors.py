@@ -83,6 +83,8 @@ class CompareRecord(_Frozen):
     output_digest: str = ""
     dots: tuple[dict[str, Any], ...] = ()
     """Dots that the emulator saw: file, line, precision, operand, count. Written beside the candidate."""
+    entry_s: float = 0.0
+    """Seconds the entry took, by the clock beside the candidate: advice, read by no gate."""
     loaded: dict[str, str] = {}
     """Workspace file -> digest of what was imported. Written beside the candidate."""
 

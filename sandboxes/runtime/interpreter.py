@@ -216,10 +216,16 @@ def ternary_op(builder: Any, lhs: Any, rhs: Any, other: Any, op: Callable[..., A
 
 
 def fma(builder: Any, x: Any, y: Any, z: Any) -> Any:
-    """Replaces InterpreterBuilder.create_fma: for bf16 the product is exact and the sum is taken in float64."""
-    if is_bf16(z):
-        return _handle(values(x).astype(np.float64) * values(y) + values(z), z.dtype.scalar)
-    return _stock_fma(builder, x, y, z)
+    """Replaces InterpreterBuilder.create_fma: for 16-bit types the product is exact and the sum is taken in float64."""
+    if z.data.dtype.itemsize != 2:
+        return _stock_fma(builder, x, y, z)
+    total = values(x).astype(np.float64) * values(y) + values(z)
+    return _handle(total if is_bf16(z) else total.astype(z.data.dtype), z.dtype.scalar)
+
+
+def bf16_constant(builder: Any, value: float) -> Any:
+    """InterpreterBuilder.get_bf16, which triton 3.6 lacks."""
+    return builder.cast_impl(builder.get_fp32(value), tl.bfloat16)
 
 
 def reduce_or_scan(self: Any, operands: Any) -> Any:
@@ -242,6 +248,12 @@ def _cast_tensor(tensor: Any, scalar: Any) -> Any:
     return tl.tensor(stock.interpreter_builder.cast_impl(tensor.handle, scalar), target)
 
 
+def patch_tensor(tensor: Any, *scope: Any) -> None:
+    """Replaces _patch_lang_tensor: the ``__index__`` of triton 3.6, which ``range(n)`` calls, fails on numpy 2.4."""
+    _stock_patch_tensor(tensor, *scope)
+    tensor.__index__ = lambda self: int(self.handle.data.item())
+
+
 def numpy_type(triton_type: Any) -> np.dtype[Any]:
     """The stock ``_get_np_dtype``, remembered by name: it builds a table of 18 entries at each call."""
     known = _numpy_types.get(triton_type.name)
@@ -259,6 +271,7 @@ _stock_binary = stock.InterpreterBuilder.binary_op
 _stock_unary = stock.InterpreterBuilder.unary_op
 _stock_ternary = stock.InterpreterBuilder.ternary_op
 _stock_fma = stock.InterpreterBuilder.create_fma
+_stock_patch_tensor = stock._patch_lang_tensor
 _stock_apply = stock.ReduceScanOpInterface.apply
 
 
@@ -268,8 +281,9 @@ def install() -> None:
     builder.create_dot, builder.create_fma = dot, fma
     builder.cast_impl, builder.create_fp_to_fp = cast, cast_with_rounding
     builder.binary_op, builder.unary_op, builder.ternary_op = binary_op, unary_op, ternary_op
+    builder.get_bf16 = bf16_constant
     stock.ReduceScanOpInterface.apply = reduce_or_scan
-    stock._get_np_dtype = numpy_type
+    stock._get_np_dtype, stock._patch_lang_tensor = numpy_type, patch_tensor
     options = stock.interpreter_builder.options
     allowed = tuple(dict.fromkeys((*options.allowed_dot_input_precisions, "bf16x3", "bf16x6")))
     object.__setattr__(options, "allowed_dot_input_precisions", allowed)

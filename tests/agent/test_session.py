@@ -41,7 +41,9 @@ def task(tmp_path: Path, home: Path) -> Task:
     return made
 
 
-def run(task: Task, home: Path, *calls: tuple[str, str], sparse: bool = False, limits: Limits | None = None, usd: float | None = None) -> tuple[str, Outcome]:
+def run(
+    task: Task, home: Path, *calls: tuple[str, str], sparse: bool = False, limits: Limits | None = None, usd: float | None = None
+) -> tuple[str, Outcome]:
     options = session.Options(sparse, limits or Limits(steps=30), home)
     return session.run(task, Scripted(replies(*calls, usd=usd)), "model:scripted", options, lambda event: None)
 
@@ -111,7 +113,9 @@ def test_a_wrong_proposal_fails_and_cannot_be_approved(task: Task, home: Path) -
     assert outcome.exit_code == 1 and outcome.proposal
     body = observations(name)[-1].observation.body or ""
     assert "held_out: fail (incorrect) — 0 of 1 cases" in body
-    assert "hidden" not in "".join(m.text for m in project(open_session(name).entries, open_session(name).blobs, None)), "a held-out name reached the model"
+    assert "hidden" not in "".join(m.text for m in project(open_session(name).entries, open_session(name).blobs, None)), (
+        "a held-out name reached the model"
+    )
     with pytest.raises(JudgedError, match="only a proposal that passed"):
         approval.decide(find_proposal(outcome.proposal), "approve", "A Reviewer", "no")
 
@@ -133,7 +137,17 @@ def test_denied_and_malformed_calls_are_observations(task: Task, home: Path) -> 
     assert [kind for kind, _ in told] == ["denied", "denied", *["bad_arguments"] * 7]
     for (_, headline), expected in zip(
         told,
-        ["protected", "no rule allows", "not JSON", "colour", "no such file", "exactly once", "public cases: small, large", "there is no tool 'fly'", "no open"],
+        [
+            "protected",
+            "no rule allows",
+            "not JSON",
+            "colour",
+            "no such file",
+            "exactly once",
+            "public cases: small, large",
+            "there is no tool 'fly'",
+            "no open",
+        ],
         strict=True,
     ):
         assert expected in headline
@@ -179,7 +193,9 @@ def test_the_conversation_only_grows(task: Task, home: Path) -> None:
 
 
 def test_shell_runs_in_the_cage_and_changes_nothing(task: Task, home: Path) -> None:
-    name, _ = run(task, home, call("shell", command="echo hello > rows/new.py; ls rows; pwd"), call("view"), call("search", pattern="cumsum"))
+    name, _ = run(
+        task, home, call("shell", command="echo hello > rows/new.py; ls rows; pwd"), call("view"), call("search", pattern="cumsum")
+    )
     shell, view, search = (o.observation for o in observations(name))
     assert shell.status == "pass" and "new.py" in (shell.body or "") and "/ws" in (shell.body or "")
     assert "new.py" not in (view.body or "")

@@ -68,7 +68,12 @@ def test_run_review_approve_merge_replay(cli: Cli, task: Task, tmp_path: Path) -
     merged = cli("merge", proposal, "--json")
     assert merged.returncode == 0
     said = json.loads(merged.stdout)
-    log = subprocess.run(["git", "--git-dir", said["repository"], "log", "-1", "--format=%(trailers:key=Reviewed-by,valueonly)", said["commit"]], capture_output=True, text=True, check=True)
+    log = subprocess.run(
+        ["git", "--git-dir", said["repository"], "log", "-1", "--format=%(trailers:key=Reviewed-by,valueonly)", said["commit"]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert log.stdout.strip() == "A Reviewer"
     session = json.loads(cli("sessions", "--json").stdout)[0]["session"]
     replayed = cli("replay", session, "--json")

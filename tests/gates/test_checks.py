@@ -70,7 +70,8 @@ def test_determinism(digests: tuple[str, ...], kind: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loaded", "kind"), [({"m.py": SAME}, None), ({"m.py": OTHER}, "tampered"), ({"m.py": SAME, "x.py": SAME}, "tampered"), ({}, "stale_build")]
+    ("loaded", "kind"),
+    [({"m.py": SAME}, None), ({"m.py": OTHER}, "tampered"), ({"m.py": SAME, "x.py": SAME}, "tampered"), ({}, "stale_build")],
 )
 def test_what_ran_is_what_was_changed(loaded: dict[str, str], kind: str | None) -> None:
     assert checks.ran(RanRecord(expected={"m.py": SAME}, loaded=loaded, entry="m.py")).kind == kind

@@ -41,7 +41,9 @@ def test_a_wrong_tile_is_named() -> None:
     assert str(findings[0].where) == "c: stage y[1] tile rows 16-31 columns 32-47"
 
 
-@pytest.mark.parametrize("value", [np.zeros(SHAPE), np.full(SHAPE, TRUTH.mean()), TRUTH.astype(np.float16), np.roll(TRUTH, 1, 0), TRUTH * (1 + 1e-4)])
+@pytest.mark.parametrize(
+    "value", [np.zeros(SHAPE), np.full(SHAPE, TRUTH.mean()), TRUTH.astype(np.float16), np.roll(TRUTH, 1, 0), TRUTH * (1 + 1e-4)]
+)
 def test_cheap_outputs_are_refused(value: np.ndarray) -> None:
     assert assess(judged(value))[:2] == ("fail", "incorrect")
 
@@ -70,7 +72,9 @@ def test_within_the_absolute_bound_but_far_from_the_reference() -> None:
     assert "times the reference's own" in findings[0].message
 
 
-@pytest.mark.parametrize(("ended", "kind"), [("timeout", "timeout"), ("crashed", "crashed"), ("broken", "crashed"), ("output_limit", "crashed")])
+@pytest.mark.parametrize(
+    ("ended", "kind"), [("timeout", "timeout"), ("crashed", "crashed"), ("broken", "crashed"), ("output_limit", "crashed")]
+)
 def test_a_call_that_did_not_end_well_fails(ended: str, kind: str) -> None:
     record = CompareRecord(case="c", split="public", size=1, ended=ended, ending="why", bounds={"y": Bound(error=1, ratio=1)})
     assert assess(record)[:2] == ("fail", kind)

@@ -57,7 +57,9 @@ def test_it_gives_up_in_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [(200, {}, b'{"error": {"message": "overloaded"}}'), (200, {}, b"<html>busy</html>"), completion("half", finish=None)], ids=["error-body", "not-json", "cut"]
+    "answer",
+    [(200, {}, b'{"error": {"message": "overloaded"}}'), (200, {}, b"<html>busy</html>"), completion("half", finish=None)],
+    ids=["error-body", "not-json", "cut"],
 )
 def test_an_unusable_200_is_an_error(answer: Answer) -> None:
     with pytest.raises(ModelError, match="unusable answer"):

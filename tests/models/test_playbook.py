@@ -11,7 +11,7 @@ from infra_agent.session.context import Message
 from infra_agent.session.events import ToolCall
 
 TOOLS = [ToolSchema(name, "", {}) for name in ("view", "edit", "hypothesis", "propose", "accuracy", "numerics", "static")]
-SOURCE = "    1 @triton.jit\n    2 def k(a, b):\n    3     x = tl.dot(a, b)\n    4     y = tl.dot(b, a, input_precision=\"tf32\")\n    5     return x + y"
+SOURCE = '    1 @triton.jit\n    2 def k(a, b):\n    3     x = tl.dot(a, b)\n    4     y = tl.dot(b, a, input_precision="tf32")\n    5     return x + y'
 
 
 class Conversation:
@@ -59,7 +59,10 @@ def test_it_follows_the_what_if_table_and_prefers_what_keeps_tensor_cores() -> N
     assert stated[0] == "hypothesis" and "m.py:4" in str(stated[1]) and "promote it to ieee" in str(stated[1])
     assert talk.answer("hypothesis: pass — h-1 stated") == ("view", {"path": "m.py"})
     edit = talk.answer(f"view: pass — m.py\n{SOURCE}")
-    assert edit == ("edit", {"path": "m.py", "old": '    y = tl.dot(b, a, input_precision="tf32")', "new": '    y = tl.dot(b, a, input_precision="ieee")'})
+    assert edit == (
+        "edit",
+        {"path": "m.py", "old": '    y = tl.dot(b, a, input_precision="tf32")', "new": '    y = tl.dot(b, a, input_precision="ieee")'},
+    )
     assert talk.answer("edit: pass — m.py:4 edited") == ("static", {})
     settled = talk.answer(LOST)
     assert settled[0] == "hypothesis" and settled[1]["outcome"] == "refuted"  # type: ignore[index]
@@ -103,7 +106,10 @@ def test_a_refuted_line_is_undone_and_the_next_one_tried() -> None:
     refuted = talk.answer(accuracy(out_at_small=(0.99e-2, 1e-4)))
     assert refuted[1]["outcome"] == "refuted"  # type: ignore[index]
     undo = talk.answer("hypothesis: pass — h-1 refuted by a-7")
-    assert undo == ("edit", {"path": "m.py", "old": '    y = tl.dot(b, a, input_precision="ieee")', "new": '    y = tl.dot(b, a, input_precision="tf32")'})
+    assert undo == (
+        "edit",
+        {"path": "m.py", "old": '    y = tl.dot(b, a, input_precision="ieee")', "new": '    y = tl.dot(b, a, input_precision="tf32")'},
+    )
     following = talk.answer("edit: pass — m.py:4 edited")
     assert following[0] == "hypothesis" and "m.py:3" in str(following[1])
 

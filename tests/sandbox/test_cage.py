@@ -132,7 +132,9 @@ def test_a_profile_that_starts_threads_is_refused() -> None:
 
 
 def test_the_disk_is_limited(pool: CagePool) -> None:
-    assert "No space left" in text(sh(pool, "ulimit -f unlimited 2>/dev/null; for i in 1 2 3 4 5; do head -c 200M /dev/zero > /tmp/f$i; done"))
+    assert "No space left" in text(
+        sh(pool, "ulimit -f unlimited 2>/dev/null; for i in 1 2 3 4 5; do head -c 200M /dev/zero > /tmp/f$i; done")
+    )
 
 
 def test_inodes_are_limited(pool: CagePool) -> None:

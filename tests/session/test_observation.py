@@ -8,7 +8,16 @@ def observation(findings: int = 3) -> Observation:
         Finding(kind="incorrect", where=LineWhere(path="a.py", line=n), magnitude=float(n), message=f"finding {n}") for n in range(findings)
     )
     metrics = (Metric(name="error.out@small", value=0.5, target=0.1), Metric(name="error.mid@small", value=0.25))
-    return Observation(instrument="accuracy", trust="in-process", status="fail", kind="incorrect", headline="2 of 3 fail: small", metrics=metrics, findings=listed, evidence={"compare": "0" * 64})
+    return Observation(
+        instrument="accuracy",
+        trust="in-process",
+        status="fail",
+        kind="incorrect",
+        headline="2 of 3 fail: small",
+        metrics=metrics,
+        findings=listed,
+        evidence={"compare": "0" * 64},
+    )
 
 
 def test_the_worst_finding_comes_first() -> None:

@@ -18,6 +18,8 @@ from infra_agent.models.playbook.transcript import Step
 NEEDS = frozenset({"accuracy", "numerics", "static"})
 _WORTH_TRYING = 1.3
 """A what-if that lowers an error by less than this is not worth an edit."""
+_CLEAR = 5.0
+"""The same, from a table that an edit has made old: only a clear case is worth it without a new one."""
 _AS_PREDICTED = 0.5
 """Confirmed when at least this share of the predicted fall, in log, is seen."""
 _WHAT_IF = re.compile(r"(?P<stage>\w+) (?P<before>\d\.\d+e[+-]\d+) -> (?P<after>\d\.\d+e[+-]\d+)")
@@ -51,6 +53,8 @@ class State:
     promoted: dict[Place, str] = field(default_factory=dict)
     tried: set[Place] = field(default_factory=set)
     leaves_tensor_cores: set[str] = field(default_factory=set)
+    keeps_tensor_cores: set[str] = field(default_factory=set)
+    """Precisions that static has passed in this conversation; a whole check comes before the proposal all the same."""
     hypothesis: str | None = None
     place: Place | None = None
     precision: str = ""
@@ -119,6 +123,8 @@ def _read_numerics(state: State, step: Step) -> None:
 
 def _read_static(state: State, step: Step) -> None:
     state.static_check = step.status == "pass"
+    if state.static_check and state.hypothesis and "edit" in {s.tool for s in state.since}:
+        state.keeps_tensor_cores.add(state.precision)
     for finding in step.line_findings:
         if finding.kind == "lost_tensor_cores":
             asked = re.search(r"tl\.dot at (\w+)", finding.message)
@@ -167,8 +173,9 @@ def _read_edit(state: State, step: Step) -> None:
 def _choose(state: State) -> Call | str:
     """The most promising line not tried yet; a new table when the old one is used up."""
     stages = {key.partition("@")[0] for key in state.failing}
+    worth = _WORTH_TRYING if state.what_if_is_new else _CLEAR
     for what_if in sorted(state.what_ifs, key=lambda w: -w.gain(stages)):
-        if what_if.place not in state.tried and what_if.gain(stages) >= _WORTH_TRYING:
+        if what_if.place not in state.tried and what_if.gain(stages) >= worth:
             return _state_hypothesis(state, what_if, stages)
     if not state.full_check:
         return "accuracy", {}
@@ -216,9 +223,9 @@ def _pursue(state: State) -> Call | str:
         return _edit(done["view"], state)
     if done["edit"].status != "pass":
         return _settle(state, "refuted", done["edit"], "the line could not be edited")
-    if "static" not in done:
+    if "static" not in done and state.precision not in state.keeps_tensor_cores:
         return "static", {}
-    if done["static"].status == "fail":
+    if "static" in done and done["static"].status == "fail":
         return _after_cost(state, done["static"])
     if "accuracy" not in done:
         stage, before, _ = state.expected
@@ -286,7 +293,10 @@ def _dot_call(source: str, line: int) -> ast.Call:
     return next(
         node
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "dot" and node.lineno <= line <= (node.end_lineno or 0)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "dot"
+        and node.lineno <= line <= (node.end_lineno or 0)
     )
 
 

@@ -16,6 +16,8 @@ import numpy as np
 
 Arrays = dict[str, np.ndarray]
 L = K = V = 64
+_BLOCK = 32
+"""Chunks drawn at a time: temporaries stay in cache."""
 
 _PUBLIC: list[dict[str, Any]] = [
     {"name": "chain-1k", "ranks": 1, "chunks": 16, "when": "always"},
@@ -64,37 +66,46 @@ def _unit(x: np.ndarray) -> np.ndarray:
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def _keys(rng: np.random.Generator, ranks: int, chunks: int, key_rank: int) -> np.ndarray:
-    """Unit keys [R, C, L, K]; every rank has a subspace of its own."""
-    bases = np.stack([np.linalg.qr(rng.standard_normal((K, K)))[0][:key_rank] for _ in range(ranks)])
-    return _unit(rng.standard_normal((ranks, chunks, L, key_rank)) @ bases[:, None])
-
-
 def inputs(case: dict[str, Any], seed: int) -> Arrays:
     """q, k, w [R, C, L, K]; u, do [R, C, L, V]; decay [R, C, K]; s0, ds_end [K, V]; float32."""
     rng = np.random.default_rng(seed)
     ranks, chunks = case["ranks"], case["chunks"]
-    keys = _keys(rng, ranks, chunks, case["key_rank"])
+    # Every rank has a subspace of keys and decay rates of its own.
+    bases = np.stack([np.linalg.qr(rng.standard_normal((K, K)))[0][: case["key_rank"]] for _ in range(ranks)])
+    rate = -np.log(2) / (case["half_life"] * rng.uniform(0.5, 2.0, (ranks, 1, 1, K)))
+    gate = np.cumsum(np.broadcast_to(rate, (ranks, 1, L, K)), axis=2)
+    shapes = {"q": (L, K), "k": (L, K), "w": (L, K), "u": (L, V), "do": (L, V)}
+    arrays = {name: np.empty((ranks, chunks, *shape), np.float32) for name, shape in shapes.items()}
+    for start in range(0, chunks, _BLOCK):
+        stop = min(start + _BLOCK, chunks)
+        for name, block in _chunk_operands(rng, bases, gate, stop - start).items():
+            arrays[name][:, start:stop] = _eleven_bits(block)
+    return {
+        **arrays,
+        "decay": np.ascontiguousarray(np.broadcast_to(np.exp(gate[:, :, -1]), (ranks, chunks, K)), np.float32),
+        "s0": rng.standard_normal((K, V)).astype(np.float32),
+        "ds_end": rng.standard_normal((K, V)).astype(np.float32),
+    }
+
+
+def _chunk_operands(rng: np.random.Generator, bases: np.ndarray, gate: np.ndarray, chunks: int) -> Arrays:
+    """The WY form of ``chunks`` chunks of every rank, float64. ``bases`` [R, rank, K]; ``gate`` [R, 1, L, K], log decay."""
+    ranks, key_rank = bases.shape[:2]
+    keys = _unit(rng.standard_normal((ranks, chunks, L, key_rank)) @ bases[:, None])
     queries = _unit(rng.standard_normal(keys.shape))
     values = rng.standard_normal((ranks, chunks, L, V))
     beta = rng.uniform(0.0, 1.0, (ranks, chunks, L, 1))
-    rate = -np.log(2) / (case["half_life"] * rng.uniform(0.5, 2.0, (ranks, 1, 1, K)))
-    gate = np.cumsum(np.broadcast_to(rate, keys.shape), axis=2)
-    ahead, behind = keys * np.exp(gate), keys * np.exp(-gate)
-    triangle = np.eye(L) + np.tril(beta * (ahead @ behind.swapaxes(-1, -2)), -1)
+    ahead, behind = keys * np.exp(gate), (keys * np.exp(-gate)).swapaxes(-1, -2)
+    triangle = np.eye(L) + np.tril(beta * (ahead @ behind), -1)
     solved = np.linalg.solve(triangle, np.concatenate([beta * ahead, beta * values], axis=-1))
     w, u = solved[..., :K], solved[..., K:]
     faded = queries * np.exp(gate)
-    q = faded - np.tril(faded @ behind.swapaxes(-1, -2)) @ w
     return {
-        "q": _eleven_bits(q),
-        "k": _eleven_bits(keys * np.exp(gate[:, :, -1:] - gate)),
-        "w": _eleven_bits(w),
-        "u": _eleven_bits(u),
-        "do": _eleven_bits(rng.standard_normal((ranks, chunks, L, V))),
-        "decay": np.exp(gate[:, :, -1]).astype(np.float32),
-        "s0": rng.standard_normal((K, V)).astype(np.float32),
-        "ds_end": rng.standard_normal((K, V)).astype(np.float32),
+        "q": faded - np.tril(faded @ behind) @ w,
+        "k": keys * np.exp(gate[:, :, -1:] - gate),
+        "w": w,
+        "u": u,
+        "do": rng.standard_normal((ranks, chunks, L, V)),
     }
 
 

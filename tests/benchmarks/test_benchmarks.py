@@ -1,0 +1,72 @@
+"""How long this project's own parts take. Ratios within one run; nothing here asserts a time."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from infra_agent.judge import seeds
+from infra_agent.judge.collector import Collector
+from infra_agent.sandbox.cage import Cage
+from infra_agent.sandbox.pool import CagePool
+from infra_agent.sandbox.profile import load as load_profile
+from infra_agent.task.load import load
+from infra_agent.task.tree import read_folder
+from tests.conftest import KDA, ROOT
+
+pytestmark = pytest.mark.benchmark
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Collector]:
+    with Collector(load(str(KDA)), seeds.new_secret()) as made:
+        made.warm()
+        yield made
+
+
+def test_help(benchmark: Any) -> None:
+    """Aim: 0.2 s. Beside it, in the same run, a Python that does nothing."""
+    argv = [sys.executable, "-m", "infra_agent.cli.main", "--help"]
+    benchmark.pedantic(lambda: subprocess.run(argv, cwd=ROOT, capture_output=True, check=True), rounds=10, warmup_rounds=1)
+
+
+def test_bare_python(benchmark: Any) -> None:
+    benchmark.pedantic(
+        lambda: subprocess.run([sys.executable, "-c", "pass"], cwd=ROOT, capture_output=True, check=True), rounds=10, warmup_rounds=1
+    )
+
+
+def test_accuracy_warm(benchmark: Any, collector: Collector) -> None:
+    """Aim: 0.3 s beyond the kernels' own time, which the record's wall time inside the cage holds."""
+    tree, case = read_folder(collector.task.workspace), collector.public_case("chain-1k")
+    seconds: list[float] = []
+
+    def once() -> None:
+        record = collector.accuracy(tree, case)
+        seconds.append(record.entry_s)
+
+    benchmark.pedantic(once, rounds=10, warmup_rounds=1)
+    kernels = sorted(seconds)[len(seconds) // 2]
+    benchmark.extra_info["kernels_s"] = round(kernels, 4)
+    benchmark.extra_info["harness_s"] = round(benchmark.stats.stats.median - kernels, 4)
+
+
+def test_cage_start(benchmark: Any) -> None:
+    def once() -> None:
+        Cage(load_profile("reference")).close()
+
+    benchmark.pedantic(once, rounds=5)
+
+
+def test_request_in_a_warm_cage(benchmark: Any) -> None:
+    pool = CagePool("triton-interpret")
+    pool.warm()
+
+    def once() -> None:
+        with pool.cage() as cage:
+            assert cage.request("sandboxes.runtime.shell", {"command": "true"}).ok
+
+    benchmark.pedantic(once, rounds=20, warmup_rounds=2)
+    pool.close()
