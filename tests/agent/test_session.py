@@ -1,6 +1,7 @@
 """Whole sessions on a small task: scripted model, real cages, real git, real judge."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -188,7 +189,7 @@ def test_the_conversation_only_grows(task: Task, home: Path) -> None:
     opened = open_session(name)
     asked = [e.seq for e in opened.entries if isinstance(e.event, events.ModelRequested)]
     conversations = [project(opened.entries[:seq], opened.blobs, None) for seq in asked]
-    for earlier, later in zip(conversations, conversations[1:], strict=False):
+    for earlier, later in pairwise(conversations):
         assert later[: len(earlier)] == earlier
 
 

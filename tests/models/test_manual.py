@@ -38,7 +38,7 @@ def test_a_bad_reply_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_no_reply_in_time(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no reply-0001.json in 0 s"):
+    with pytest.raises(ModelError, match=r"no reply-0001\.json in 0 s"):
         Manual(tmp_path, timeout_s=0.2).complete([], TOOLS)
 
 

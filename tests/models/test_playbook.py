@@ -11,7 +11,15 @@ from infra_agent.session.context import Message
 from infra_agent.session.events import ToolCall
 
 TOOLS = [ToolSchema(name, "", {}) for name in ("view", "edit", "hypothesis", "propose", "accuracy", "numerics", "static")]
-SOURCE = '    1 @triton.jit\n    2 def k(a, b):\n    3     x = tl.dot(a, b)\n    4     y = tl.dot(b, a, input_precision="tf32")\n    5     return x + y'
+SOURCE = "\n".join(
+    [
+        "    1 @triton.jit",
+        "    2 def k(a, b):",
+        "    3     x = tl.dot(a, b)",
+        '    4     y = tl.dot(b, a, input_precision="tf32")',
+        "    5     return x + y",
+    ]
+)
 
 
 class Conversation:
@@ -132,16 +140,26 @@ def test_without_its_instruments_the_rule_does_not_apply() -> None:
     assert not reply.tool_calls and "numerics" in reply.text
 
 
+IEEE = ', input_precision="ieee"'
+SPREAD = "x = tl.dot(\n    a,\n    b,\n)"
+TWICE = "y = 2\nm = tl.dot(s, m)"
+
+
 @pytest.mark.parametrize(
     ("source", "line", "old", "new"),
     [
-        ("x = tl.dot(a, b)", 1, "x = tl.dot(a, b)", 'x = tl.dot(a, b, input_precision="ieee")'),
-        ("x = a - tl.dot(tl.trans(k), v)", 1, "x = a - tl.dot(tl.trans(k), v)", 'x = a - tl.dot(tl.trans(k), v, input_precision="ieee")'),
-        ('x = tl.dot(a, b, input_precision="tf32", acc=c)', 1, 'x = tl.dot(a, b, input_precision="tf32", acc=c)', 'x = tl.dot(a, b, input_precision="ieee", acc=c)'),
-        ("y = 1\nx = tl.dot(\n    a,\n    b,\n)", 3, "x = tl.dot(\n    a,\n    b,\n)", 'x = tl.dot(\n    a,\n    b, input_precision="ieee",\n)'),
-        ("x = 1\nm = tl.dot(s, m)\ny = 2\nm = tl.dot(s, m)", 4, "y = 2\nm = tl.dot(s, m)", 'y = 2\nm = tl.dot(s, m, input_precision="ieee")'),
+        ("x = tl.dot(a, b)", 1, "x = tl.dot(a, b)", f"x = tl.dot(a, b{IEEE})"),
+        ("x = a - tl.dot(tl.trans(k), v)", 1, "x = a - tl.dot(tl.trans(k), v)", f"x = a - tl.dot(tl.trans(k), v{IEEE})"),
+        (
+            'x = tl.dot(a, b, input_precision="tf32", acc=c)',
+            1,
+            'x = tl.dot(a, b, input_precision="tf32", acc=c)',
+            f"x = tl.dot(a, b{IEEE}, acc=c)",
+        ),
+        (f"y = 1\n{SPREAD}", 3, SPREAD, SPREAD.replace("b,", f"b{IEEE},")),
+        (f"x = 1\nm = tl.dot(s, m)\n{TWICE}", 4, TWICE, TWICE.replace("m)", f"m{IEEE})")),
     ],
-)  # fmt: skip
+)
 def test_promote_edits_one_call_and_stays_unique(source: str, line: int, old: str, new: str) -> None:
     found = promote(source, line, "ieee")
     assert source.count(found[0]) == 1

@@ -83,7 +83,13 @@ def test_trees_are_plain_data(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "globs", "expected"),
-    [("kda/a.py", ("kda/**",), True), ("kda/x/a.py", ("kda/**",), True), ("kdb/a.py", ("kda/**",), False), ("a.py", ("*.py",), True), ("kda", ("kda/**",), False)],
-)  # fmt: skip
+    [
+        ("kda/a.py", ("kda/**",), True),
+        ("kda/x/a.py", ("kda/**",), True),
+        ("kdb/a.py", ("kda/**",), False),
+        ("a.py", ("*.py",), True),
+        ("kda", ("kda/**",), False),
+    ],
+)
 def test_globs(path: str, globs: tuple[str, ...], expected: bool) -> None:
     assert matches(path, globs) is expected
