@@ -11,15 +11,12 @@ from infra_agent.session.context import Message
 from infra_agent.session.events import ToolCall
 
 TOOLS = [ToolSchema(name, "", {}) for name in ("view", "edit", "hypothesis", "propose", "accuracy", "numerics", "static")]
-SOURCE = "\n".join(
-    [
-        "    1 @triton.jit",
-        "    2 def k(a, b):",
-        "    3     x = tl.dot(a, b)",
-        '    4     y = tl.dot(b, a, input_precision="tf32")',
-        "    5     return x + y",
-    ]
-)
+SOURCE = """\
+    1 @triton.jit
+    2 def k(a, b):
+    3     x = tl.dot(a, b)
+    4     y = tl.dot(b, a, input_precision="tf32")
+    5     return x + y"""
 
 
 class Conversation:
