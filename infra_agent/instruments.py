@@ -4,17 +4,16 @@ import tomllib
 from functools import cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from infra_agent import share
 from infra_agent.errors import UsageError
+from infra_agent.frozen import Frozen
 from infra_agent.session.observation import Trust
 
 
-class Argument(BaseModel):
+class Argument(Frozen):
     """One argument that the model may give."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal["string", "integer", "number", "boolean"]
     about: str
@@ -22,10 +21,8 @@ class Argument(BaseModel):
     choices: tuple[str, ...] = ()
 
 
-class Instrument(BaseModel):
+class Instrument(Frozen):
     """What an instrument is, for a reader and for a model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     about: str

@@ -9,8 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ["cli", "agent", "replay", "experience", "proposal", "gates", "judge", "sandbox", "models", "instruments", "session", "task"]
-"""Left may import right. ``models`` and ``sandbox`` do not know each other; errors, canonical and share are below all."""
-BELOW = {"errors", "canonical", "share"}
+"""Left may import right. ``models`` and ``sandbox`` do not know each other; errors, canonical, frozen and share are below all."""
 HOST = sorted((ROOT / "infra_agent").rglob("*.py"))
 CAGE = sorted([*(ROOT / "sandboxes").rglob("*.py"), *(ROOT / "feedback").rglob("*.py")])
 

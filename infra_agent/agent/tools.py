@@ -6,15 +6,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from infra_agent import instruments
+from infra_agent.frozen import Frozen
 from infra_agent.instruments import Instrument
 from infra_agent.models.base import ToolSchema
 
 
-class _Arguments(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class View(_Arguments):
+class View(Frozen):
     """Show a file of the workspace with line numbers, or list the files when no path is given."""
 
     path: str = Field(default="", description="file, relative to the workspace; empty lists all files")
@@ -22,14 +19,14 @@ class View(_Arguments):
     lines: int = Field(default=400, ge=1, le=2000, description="how many lines")
 
 
-class Search(_Arguments):
+class Search(Frozen):
     """Find a regular expression in the workspace: path:line of each hit."""
 
     pattern: str = Field(description="Python regular expression")
     glob: str = Field(default="*", description="only paths that match this glob")
 
 
-class Edit(_Arguments):
+class Edit(Frozen):
     """Replace one piece of text in a file; `old` must occur exactly once. An empty `old` creates the file."""
 
     path: str
@@ -37,14 +34,14 @@ class Edit(_Arguments):
     new: str = Field(description="text to put there")
 
 
-class Shell(_Arguments):
+class Shell(Frozen):
     """Run a shell command on a copy of the workspace in the cage: no network, and its changes are thrown away."""
 
     command: str
     timeout_s: float = Field(default=60.0, gt=0, le=600)
 
 
-class Hypothesis(_Arguments):
+class Hypothesis(Frozen):
     """State a hypothesis before you edit for it, and settle it after you checked. One at a time.
 
     state: give claim, prediction (a number that will change, and to what) and check (the instrument that will tell).
@@ -61,20 +58,20 @@ class Hypothesis(_Arguments):
     note: str = ""
 
 
-class Recall(_Arguments):
+class Recall(Frozen):
     """Search earlier observations of this session and what was learned in earlier ones."""
 
     query: str
 
 
-class Propose(_Arguments):
+class Propose(Frozen):
     """Put the workspace as it is before the gate: every check again, on fresh and held-out inputs."""
 
     title: str = Field(max_length=72, description="imperative, as a commit's first line")
     summary: str = Field(description="what was wrong, what changed, which observation shows it")
 
 
-TOOLS: dict[str, type[_Arguments]] = {
+TOOLS: dict[str, type[Frozen]] = {
     "view": View, "search": Search, "edit": Edit, "shell": Shell, "hypothesis": Hypothesis, "recall": Recall, "propose": Propose,
 }  # fmt: skip
 _TYPES: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool}

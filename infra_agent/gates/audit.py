@@ -4,9 +4,10 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from infra_agent.errors import UsageError
+from infra_agent.frozen import Frozen
 from infra_agent.gates.proposal import Judged, ProposalGate
 from infra_agent.judge import seeds
 from infra_agent.judge.audit_record import AuditRecord, Trial
@@ -19,10 +20,8 @@ _BARELY = 1e-6
 """An input whose redraw changes no stage by more than this does not matter to the task."""
 
 
-class Control(BaseModel):
+class Control(Frozen):
     """A tempting wrong patch: which check must refuse it, with which kind, and why it is wrong."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     check: str
     kind: str

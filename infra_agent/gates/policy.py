@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from infra_agent.errors import UsageError
+from infra_agent.frozen import Frozen
 from infra_agent.task.tree import matches
 
 Ruling = Literal["allow", "ask", "deny", "abort"]
 _STRICTNESS: tuple[Ruling, ...] = ("allow", "ask", "deny", "abort")
 
 
-class Action(BaseModel):
+class Action(Frozen):
     """What a policy sees of an action. ``tool`` is @instrument for every instrument."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tool: str
     path: str = ""
@@ -27,10 +26,8 @@ class Action(BaseModel):
     """The path exists at base and is protected."""
 
 
-class Rule(BaseModel):
+class Rule(Frozen):
     """One rule: it matches when tool and path do."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
     tools: tuple[str, ...]
@@ -59,10 +56,8 @@ class Decision:
     reason: str
 
 
-class Policy(BaseModel):
+class Policy(Frozen):
     """Rules in file order."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rule: tuple[Rule, ...] = Field(min_length=1)
 

@@ -3,18 +3,17 @@
 import json
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from infra_agent.errors import UsageError
+from infra_agent.frozen import Frozen
 from infra_agent.task.load import Task
 
 FILE = "audit.json"
 
 
-class Trial(BaseModel):
+class Trial(Frozen):
     """A patch of the task and what the gate said of it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     expected: str
@@ -24,10 +23,8 @@ class Trial(BaseModel):
     seconds: float
 
 
-class AuditRecord(BaseModel):
+class AuditRecord(Frozen):
     """What an audit found, for one version of a task."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: str
     digest: str

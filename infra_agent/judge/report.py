@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from infra_agent.frozen import Frozen
 from infra_agent.session.observation import Finding, Metric, Status
 
 
-class ReportRecord(BaseModel):
+class ReportRecord(Frozen):
     """The part of a report that every instrument writes alike; ``data`` is its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     status: Status = "pass"
     headline: str = Field(max_length=400)

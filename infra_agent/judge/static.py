@@ -7,17 +7,14 @@ than the label says. It is paired with the judged comparison of output bytes.
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
+from infra_agent.frozen import Frozen
 from infra_agent.session.observation import FileWhere, Finding, LineWhere, Metric, Status
 from infra_agent.task.spec import Static
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Dot(_Frozen):
+class Dot(Frozen):
     """A matrix product by source line; ``unit`` is where it runs: tensor_core | fma."""
 
     file: str
@@ -27,7 +24,7 @@ class Dot(_Frozen):
     unit: str
 
 
-class Spill(_Frozen):
+class Spill(Frozen):
     """Spill instructions that a source line caused."""
 
     file: str
@@ -36,7 +33,7 @@ class Spill(_Frozen):
     loads: int
 
 
-class Kernel(_Frozen):
+class Kernel(Frozen):
     """One compiled specialisation of one kernel."""
 
     name: str
@@ -69,14 +66,14 @@ class Kernel(_Frozen):
         return tuple(dot for dot in self.dots if dot.unit == "fma")
 
 
-class KernelError(_Frozen):
+class KernelError(Frozen):
     """A kernel, or the entry, that did not get as far as a binary."""
 
     kernel: str
     message: str
 
 
-class StaticRecord(_Frozen):
+class StaticRecord(Frozen):
     """What compiling one tree for ``target`` said."""
 
     target: str
@@ -84,7 +81,7 @@ class StaticRecord(_Frozen):
     errors: tuple[KernelError, ...] = ()
     notes: tuple[str, ...] = ()
     """What the figures do not cover, such as the other configurations of an autotuned kernel."""
-    loaded: dict[str, str] = {}
+    loaded: dict[str, str] = Field(default_factory=dict)
 
 
 def assess(found: StaticRecord, base: StaticRecord, limits: Static) -> tuple[Status, str | None, tuple[Finding, ...]]:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
+from infra_agent.frozen import Frozen
 from infra_agent.sandbox.mapping import GUARD, POISON, Layout
 from infra_agent.session.observation import Finding, Metric, Status, TensorWhere
 
@@ -19,18 +20,14 @@ _EPSILON = 2.0**-23
 """Of float32: no reference is credited with less error of its own."""
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Bound(_Frozen):
+class Bound(Frozen):
     """``error``: relative Frobenius error against truth. ``ratio``: that error over the reference's own."""
 
     error: float
     ratio: float
 
 
-class Spot(_Frozen):
+class Spot(Frozen):
     """The worst place of a stage: leading index, tile (rows and columns, end exclusive), error and truth there."""
 
     index: tuple[int, ...]
@@ -39,7 +36,7 @@ class Spot(_Frozen):
     sum_sq_truth: float
 
 
-class StageRecord(_Frozen):
+class StageRecord(Frozen):
     """One output of one call. Sums are over finite elements."""
 
     shape: tuple[int, ...]
@@ -68,7 +65,7 @@ class StageRecord(_Frozen):
         return math.sqrt(self.reference_sum_sq_error / self.sum_sq_truth) if self.sum_sq_truth else 0.0
 
 
-class CompareRecord(_Frozen):
+class CompareRecord(Frozen):
     """One case: how the call ended and, when it ended well, every stage."""
 
     case: str
@@ -78,14 +75,14 @@ class CompareRecord(_Frozen):
     ending: str = ""
     """The last lines the candidate printed when it did not end well."""
     bounds: dict[str, Bound]
-    stages: dict[str, StageRecord] = {}
-    problems: dict[str, str] = {}
+    stages: dict[str, StageRecord] = Field(default_factory=dict)
+    problems: dict[str, str] = Field(default_factory=dict)
     output_digest: str = ""
     dots: tuple[dict[str, Any], ...] = ()
     """Dots that the emulator saw: file, line, precision, operand, count. Written beside the candidate."""
     entry_s: float = 0.0
     """Seconds the entry took, by the clock beside the candidate: advice, read by no gate."""
-    loaded: dict[str, str] = {}
+    loaded: dict[str, str] = Field(default_factory=dict)
     """Workspace file -> digest of what was imported. Written beside the candidate."""
 
 

@@ -3,16 +3,15 @@
 import tomllib
 from functools import cache
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from infra_agent import share
 from infra_agent.errors import UsageError
+from infra_agent.frozen import Frozen
 
 
-class Limits(BaseModel):
+class Limits(Frozen):
     """Limits of one request."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     address_space_mb: int = 8192
     """Virtual memory of each process, MiB."""
@@ -26,10 +25,8 @@ class Limits(BaseModel):
     """Standard output and error, MiB; more ends the request."""
 
 
-class Profile(BaseModel):
+class Profile(Frozen):
     """One kind of cage."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     about: str

@@ -2,19 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
+from infra_agent.frozen import Frozen
 from infra_agent.session.observation import Observation
 from infra_agent.session.verdict import Verdict
 
 VERSION = 1
 
 
-class _Event(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class SessionStarted(_Event):
+class SessionStarted(Frozen):
     """The header: everything a run depended on."""
 
     type: Literal["session.started"] = "session.started"
@@ -47,7 +44,7 @@ class SessionStarted(_Event):
     limits: dict[str, float | int | None]
 
 
-class SessionResumed(_Event):
+class SessionResumed(Frozen):
     """A torn last line was cut and the session went on."""
 
     type: Literal["session.resumed"] = "session.resumed"
@@ -55,7 +52,7 @@ class SessionResumed(_Event):
     last_seq: int
 
 
-class SessionEnded(_Event):
+class SessionEnded(Frozen):
     """Why it ended, and the secret that decided every seed."""
 
     type: Literal["session.ended"] = "session.ended"
@@ -66,7 +63,7 @@ class SessionEnded(_Event):
     spent: dict[str, float | int | None]
 
 
-class ModelRequested(_Event):
+class ModelRequested(Frozen):
     """``digest`` is the last link of the chain of message digests."""
 
     type: Literal["model.requested"] = "model.requested"
@@ -75,20 +72,16 @@ class ModelRequested(_Event):
     messages: int
 
 
-class ToolCall(BaseModel):
+class ToolCall(Frozen):
     """A call the model asked for; ``arguments`` is what it wrote, not yet parsed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
     name: str
     arguments: str
 
 
-class Usage(BaseModel):
+class Usage(Frozen):
     """Tokens of one reply; None where the provider did not say."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     input_tokens: int | None = None
     cached_tokens: int | None = None
@@ -96,7 +89,7 @@ class Usage(BaseModel):
     cost_usd: float | None = None
 
 
-class ModelReplied(_Event):
+class ModelReplied(Frozen):
     """What the model answered."""
 
     type: Literal["model.replied"] = "model.replied"
@@ -110,7 +103,7 @@ class ModelReplied(_Event):
     waited_s: float = 0.0
 
 
-class ActionProposed(_Event):
+class ActionProposed(Frozen):
     """A tool call as the host understood it."""
 
     type: Literal["action.proposed"] = "action.proposed"
@@ -122,7 +115,7 @@ class ActionProposed(_Event):
     """Why the arguments are not usable; the gate then never sees the action."""
 
 
-class GateDecided(_Event):
+class GateDecided(Frozen):
     """What the policy says of an action."""
 
     type: Literal["gate.decided"] = "gate.decided"
@@ -132,7 +125,7 @@ class GateDecided(_Event):
     reason: str
 
 
-class ApprovalRequested(_Event):
+class ApprovalRequested(Frozen):
     """An action waits for a person."""
 
     type: Literal["approval.requested"] = "approval.requested"
@@ -140,7 +133,7 @@ class ApprovalRequested(_Event):
     reason: str
 
 
-class ApprovalGiven(_Event):
+class ApprovalGiven(Frozen):
     """A person decided on a waiting action."""
 
     type: Literal["approval.given"] = "approval.given"
@@ -150,7 +143,7 @@ class ApprovalGiven(_Event):
     reason: str
 
 
-class ExecStarted(_Event):
+class ExecStarted(Frozen):
     """Something runs in a cage. ``tree`` is the digest of the files it runs on."""
 
     type: Literal["exec.started"] = "exec.started"
@@ -160,7 +153,7 @@ class ExecStarted(_Event):
     arguments: dict[str, Any]
 
 
-class ExecFinished(_Event):
+class ExecFinished(Frozen):
     """It ended; ``seconds`` is what it cost."""
 
     type: Literal["exec.finished"] = "exec.finished"
@@ -169,7 +162,7 @@ class ExecFinished(_Event):
     seconds: float
 
 
-class ObservationMade(_Event):
+class ObservationMade(Frozen):
     """``records``: name -> digest of a judge-written record, from which the status can be computed again."""
 
     type: Literal["observation.made"] = "observation.made"
@@ -182,7 +175,7 @@ class ObservationMade(_Event):
     """Digest of the files after this action."""
 
 
-class HypothesisStated(_Event):
+class HypothesisStated(Frozen):
     """A claim, what it predicts, and the check that will tell."""
 
     type: Literal["hypothesis.stated"] = "hypothesis.stated"
@@ -192,7 +185,7 @@ class HypothesisStated(_Event):
     check: str
 
 
-class HypothesisSettled(_Event):
+class HypothesisSettled(Frozen):
     """How a hypothesis ended, and by which observation."""
 
     type: Literal["hypothesis.settled"] = "hypothesis.settled"
@@ -203,7 +196,7 @@ class HypothesisSettled(_Event):
     note: str = ""
 
 
-class ProposalMade(_Event):
+class ProposalMade(Frozen):
     """A change put before the gate. Its id is ``p-`` and the first 12 digits of this event's hash."""
 
     type: Literal["proposal.made"] = "proposal.made"
@@ -215,7 +208,7 @@ class ProposalMade(_Event):
     summary: str
 
 
-class CheckStarted(_Event):
+class CheckStarted(Frozen):
     """The gate starts; ``secret_commitment`` names the secret its seeds come from."""
 
     type: Literal["check.started"] = "check.started"
@@ -223,7 +216,7 @@ class CheckStarted(_Event):
     secret_commitment: str
 
 
-class CheckFinished(_Event):
+class CheckFinished(Frozen):
     """One check of the gate is done; the whole of it stands in the verdict."""
 
     type: Literal["check.finished"] = "check.finished"
@@ -232,7 +225,7 @@ class CheckFinished(_Event):
     status: str
 
 
-class VerdictGiven(_Event):
+class VerdictGiven(Frozen):
     """What the gate decided on a proposal."""
 
     type: Literal["verdict.given"] = "verdict.given"
@@ -242,7 +235,7 @@ class VerdictGiven(_Event):
     seconds: float
 
 
-class ReviewDecided(_Event):
+class ReviewDecided(Frozen):
     """An approval is worth something only while ``binding`` can be computed again from what it binds to."""
 
     type: Literal["review.decided"] = "review.decided"
@@ -253,7 +246,7 @@ class ReviewDecided(_Event):
     binding: str
 
 
-class Merged(_Event):
+class Merged(Frozen):
     """The proposal is a commit."""
 
     type: Literal["merged"] = "merged"
@@ -262,7 +255,7 @@ class Merged(_Event):
     branch: str
 
 
-class Note(_Event):
+class Note(Frozen):
     """A remark of the host; with ``to_model`` it is said to the model too."""
 
     type: Literal["note"] = "note"

@@ -2,18 +2,16 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from infra_agent.frozen import Frozen
 
 Status = Literal["pass", "fail", "inconclusive", "not_run"]
 Trust = Literal["judged", "in-process", "advice"]
 MAX_MODEL_LINES = 40
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class LineWhere(_Frozen):
+class LineWhere(Frozen):
     """A line of the workspace; opens in an editor as path:line."""
 
     type: Literal["line"] = "line"
@@ -24,7 +22,7 @@ class LineWhere(_Frozen):
         return f"{self.path}:{self.line}"
 
 
-class TensorWhere(_Frozen):
+class TensorWhere(Frozen):
     """A place in an output: stage, leading index, and the tile [row start, row end, column start, column end]."""
 
     type: Literal["tensor"] = "tensor"
@@ -39,7 +37,7 @@ class TensorWhere(_Frozen):
         return f"{self.case}: stage {self.stage}{index}{tile}"
 
 
-class ThreadWhere(_Frozen):
+class ThreadWhere(Frozen):
     """A thread by name."""
 
     type: Literal["thread"] = "thread"
@@ -49,7 +47,7 @@ class ThreadWhere(_Frozen):
         return f"thread {self.thread}"
 
 
-class EventPairWhere(_Frozen):
+class EventPairWhere(Frozen):
     """Two events that should be ordered and are not."""
 
     type: Literal["event_pair"] = "event_pair"
@@ -60,7 +58,7 @@ class EventPairWhere(_Frozen):
         return f"{self.first} / {self.second}"
 
 
-class FileWhere(_Frozen):
+class FileWhere(Frozen):
     """A file as a whole."""
 
     type: Literal["file"] = "file"
@@ -73,7 +71,7 @@ class FileWhere(_Frozen):
 Where = Annotated[LineWhere | TensorWhere | ThreadWhere | EventPairWhere | FileWhere, Field(discriminator="type")]
 
 
-class Finding(_Frozen):
+class Finding(Frozen):
     """One fault or fact, tied to a place. ``magnitude`` sorts findings: larger is worse."""
 
     kind: str
@@ -82,7 +80,7 @@ class Finding(_Frozen):
     message: str
 
 
-class Metric(_Frozen):
+class Metric(Frozen):
     """A number with its unit: SI, ``1`` for a pure number, or ``ratio`` = base/candidate."""
 
     name: str
@@ -92,7 +90,7 @@ class Metric(_Frozen):
     target: float | None = None
 
 
-class Observation(_Frozen):
+class Observation(Frozen):
     """What a tool or an instrument answered."""
 
     instrument: str

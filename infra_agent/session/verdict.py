@@ -2,17 +2,16 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from infra_agent.frozen import Frozen
 from infra_agent.session.observation import Finding, Status, Trust, Where
 
 Decision = Literal["pass", "fail", "inconclusive"]
 
 
-class Check(BaseModel):
+class Check(Frozen):
     """One question of the gate and its answer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     status: Status
@@ -29,10 +28,8 @@ class Check(BaseModel):
     """True when the task says that this check may stay undecided on this platform."""
 
 
-class Verdict(BaseModel):
+class Verdict(Frozen):
     """What the gate decided, and what kind of evidence it decided on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     decision: Decision
     level: Literal["L0", "L1", "L2"]

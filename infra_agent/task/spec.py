@@ -2,16 +2,14 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
+
+from infra_agent.frozen import Frozen
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Entry(_Strict):
+class Entry(Frozen):
     """What the judge calls: ``module.callable(**inputs)`` returns the named stages."""
 
     module: str
@@ -24,7 +22,7 @@ class Entry(_Strict):
     """Inputs the function may overwrite."""
 
 
-class Edit(_Strict):
+class Edit(Frozen):
     """What a patch may touch."""
 
     allow: tuple[str, ...] = Field(min_length=1)
@@ -36,7 +34,7 @@ class Edit(_Strict):
     """Added plus removed lines."""
 
 
-class Growth(_Strict):
+class Growth(Frozen):
     """A limit on how a stage's error grows along a size axis: error at ``to`` over error at ``start``."""
 
     stage: str
@@ -48,7 +46,7 @@ class Growth(_Strict):
     """Largest allowed ratio."""
 
 
-class Static(_Strict):
+class Static(Frozen):
     """Limits on compiled kernels, read from compilation for ``target``; no GPU is needed."""
 
     target: Literal["sm_80", "sm_90", "sm_100"] = "sm_90"
@@ -67,7 +65,7 @@ class Static(_Strict):
     """Shared memory a block may use; sm_90 allows 232448."""
 
 
-class Metric(_Strict):
+class Metric(Frozen):
     """The one number a sparse run shows."""
 
     stage: str
@@ -75,14 +73,14 @@ class Metric(_Strict):
     name: str = "error"
 
 
-class Platform(_Strict):
+class Platform(Frozen):
     """What may stay undecided on a platform, and why."""
 
     may_not_run: dict[str, str] = Field(default_factory=dict)
     """Check name -> reason."""
 
 
-class TaskSpec(_Strict):
+class TaskSpec(Frozen):
     """A task file."""
 
     id: Identifier

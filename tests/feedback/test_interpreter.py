@@ -6,14 +6,13 @@ Each entry returns what a kernel made and what torch made of the same values; bo
 import io
 import json
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 from safetensors.numpy import save
 
 from infra_agent.sandbox.cage import Cage, Result
-from infra_agent.sandbox.profile import load
 
 Array = np.ndarray
 N = 64
@@ -149,22 +148,6 @@ def attention(q, k, v, dtype):
     wide = torch.softmax(q.double() @ k.double().T * 0.125, -1) @ v.double()
     return {"kernel": o, "torch": (torch.softmax(q @ k.T * 0.125, -1) @ v).float(), "truth": wide.float()}
 """
-
-
-@pytest.fixture(scope="module")
-def cages() -> Iterator[list[Cage]]:
-    made: list[Cage] = []
-    yield made
-    for cage in made:
-        cage.close()
-
-
-@pytest.fixture
-def cage(cages: list[Cage]) -> Cage:
-    """A live cage: one whose last request failed is closed, and must not fail the tests after it."""
-    if not cages or not cages[-1].alive:
-        cages.append(Cage(load("triton-interpret")))
-    return cages[-1]
 
 
 def send(cage: Cage, call: str, inputs: dict[str, Array], shapes: Mapping[str, tuple[int, ...]], program: str = "accuracy") -> Result:

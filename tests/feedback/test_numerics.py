@@ -3,7 +3,6 @@
 import io
 import json
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from safetensors.numpy import save
 
 from infra_agent.sandbox.cage import Cage
-from infra_agent.sandbox.profile import load
 
 Array = np.ndarray
 KDA = Path(__file__).parents[2] / "tasks" / "kda-cp-tf32" / "workspace"
@@ -151,22 +149,6 @@ def pack(files: dict[str, bytes]) -> bytes:
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     return buffer.getvalue()
-
-
-@pytest.fixture(scope="module")
-def cages() -> Iterator[list[Cage]]:
-    made: list[Cage] = []
-    yield made
-    for cage in made:
-        cage.close()
-
-
-@pytest.fixture
-def cage(cages: list[Cage]) -> Cage:
-    """A live cage: one whose last request failed is closed, and must not fail the tests after it."""
-    if not cages or not cages[-1].alive:
-        cages.append(Cage(load("triton-interpret")))
-    return cages[-1]
 
 
 def report(cage: Cage, entry: str, inputs: dict[str, Array], **args: Any) -> dict[str, Any]:
