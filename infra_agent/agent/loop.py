@@ -22,7 +22,6 @@ from infra_agent.session.log import SessionLog
 from infra_agent.session.observation import Observation
 from infra_agent.session.redaction import redact_text
 from infra_agent.session.verdict import Verdict
-from infra_agent.task.repository import Repository
 
 _NUDGE = "Answer with a tool call; only `propose` ends the session."
 _MOST_SILENT = 2
@@ -43,13 +42,11 @@ class Outcome:
 class Loop:
     """One session. Everything it knows is in the log; everything it does goes through the gate."""
 
-    def __init__(self, model: Model, policy: Policy, bench: Workbench, repository: Repository, base: str, log: SessionLog, budget: Budget,
+    def __init__(self, model: Model, policy: Policy, bench: Workbench, log: SessionLog, budget: Budget,
                  sparse_metric: str | None, secret: bytes, on_entry: Callable[[events.Event], None]) -> None:  # fmt: skip
         self._model = model
         self._policy = policy
         self._bench = bench
-        self._repository = repository
-        self._base = base
         self._log = log
         self._budget = budget
         self._sparse_metric = sparse_metric
@@ -154,14 +151,14 @@ class Loop:
 
     def _propose(self, action: str, title: str, summary: str) -> Outcome | None:
         """Judge the workspace as it is. A pass ends the session; otherwise the model may try again, a few times."""
-        patch = self._repository.diff(self._base, self._repository.write_tree(self._bench.tree))
+        patch = self._bench.patch()
         kept = self._log.blobs.put(patch)
-        entry = self._log.append(events.ProposalMade(action=action, base=self._base, patch=kept, title=title, summary=summary))
+        entry = self._log.append(events.ProposalMade(action=action, base=self._bench.base, patch=kept, title=title, summary=summary))
         self._on_entry(entry.event)
         identity = proposal_id(entry)
         self._emit(events.CheckStarted(proposal=identity, secret_commitment=seeds.commitment(self._secret)))
         gate = ProposalGate(
-            self._bench.collector, self._repository, self._base, self._log.blobs.put,
+            self._bench.collector, self._bench.repository, self._bench.base, self._log.blobs.put,
             lambda check: self._emit(events.CheckFinished(proposal=identity, name=check.name, status=check.status)),
         )  # fmt: skip
         judged = gate.judge(patch)

@@ -65,6 +65,7 @@ def _header(
         task=task.spec.id,
         task_digest=task.digest,
         base=base,
+        base_files=blobs.put(canonical.encode({path: canonical.digest(data) for path, data in tree.items()})),
         driver=driver,
         feedback="sparse" if options.sparse else "dense",
         level="L2",
@@ -101,8 +102,8 @@ def run(task: Task, model: Model, driver: str, options: Options, on_entry: Calla
             on_entry(header)
             sparse = f"error.{task.spec.metric.stage}@{task.spec.metric.case}" if options.sparse else None
             policy = policies.parse(policies.DEFAULT.read_text(), str(policies.DEFAULT))
-            bench = Workbench(collector, tree, log)
-            loop = Loop(model, policy, bench, repo, base, log, Budget(options.limits), sparse, secret, on_entry)
+            bench = Workbench(collector, repo, base, log)
+            loop = Loop(model, policy, bench, log, Budget(options.limits), sparse, secret, on_entry)
             return name, loop.run()
 
 

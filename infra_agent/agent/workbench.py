@@ -12,6 +12,7 @@ from infra_agent.judge.measure import Records, measure
 from infra_agent.session import events
 from infra_agent.session.log import SessionLog
 from infra_agent.session.observation import Finding, LineWhere, Observation, Status
+from infra_agent.task.repository import Repository
 from infra_agent.task.tree import digest
 
 _MOST_HITS = 60
@@ -22,10 +23,12 @@ _LONGEST_LINE = 400
 class Workbench:
     """The state a session works on. It is a function of the log: edits are replayed, nothing else changes it."""
 
-    def __init__(self, collector: Collector, base_tree: dict[str, bytes], log: SessionLog) -> None:
+    def __init__(self, collector: Collector, repository: Repository, base: str, log: SessionLog) -> None:
         self.collector = collector
-        self.base_tree = base_tree
-        self.tree = dict(base_tree)
+        self.repository = repository
+        self.base = base
+        self.base_tree = repository.read_tree(base)
+        self.tree = dict(self.base_tree)
         self._log = log
         self._tools: dict[str, Callable[[dict[str, Any]], Observation]] = {
             "view": self._view, "search": self._search, "edit": self._edit, "shell": self._shell,
@@ -37,21 +40,26 @@ class Workbench:
         """Digest of the files as they are now."""
         return digest(self.tree)
 
+    def patch(self) -> bytes:
+        """What was changed so far, as a patch against base."""
+        return self.repository.diff(self.base, self.repository.write_tree(self.tree))
+
     def run(self, tool: str, arguments: dict[str, Any]) -> tuple[Observation, Records]:
         """Carry out an action. What goes wrong in it is an observation, not an exception."""
         try:
             if tool in self._tools:
                 return self._tools[tool](arguments), {}
-            argv = (
-                "infra-agent",
-                "measure",
-                self.collector.task.spec.id,
-                tool,
-                *(f"--set={k}={v}" for k, v in arguments.items() if v != ""),
-            )
-            return measure(self.collector, tool, self.tree, self.base_tree, arguments, argv)
+            return measure(self.collector, tool, self.tree, self.base_tree, arguments, self._reproduce(tool, arguments))
         except UsageError as error:
             return say(tool, "fail", str(error), kind="bad_arguments"), {}
+
+    def _reproduce(self, tool: str, arguments: dict[str, Any]) -> tuple[str, ...]:
+        """The command line that measures the same files again; the patch so far is kept as a blob for it."""
+        settings = [f"--set={key}={value}" for key, value in arguments.items() if value != ""]
+        patch = self.patch()
+        if patch:
+            settings.append(f"--patch={self._log.blobs.folder / self._log.blobs.put(patch)}")
+        return ("infra-agent", "measure", self.collector.task.spec.id, tool, *settings)
 
     def _text(self, path: str) -> str:
         if path not in self.tree:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from infra_agent.cli.output import answer, document, table
+from infra_agent.cli.output import answer, document, progress, table
 
 if TYPE_CHECKING:
     from infra_agent.session.log import Entry
@@ -77,7 +77,10 @@ def proposals(as_json: Json = False) -> None:
     """List proposals, oldest first."""
     from infra_agent.proposal.store import all_proposals
 
-    rows = [(p.id, p.state, p.session.header.task, p.session.header.session, p.made.title) for p in all_proposals()]
+    listed, unreadable = all_proposals()
+    for name in unreadable:
+        progress(f"session {name} cannot be read; see: infra-agent replay {name}")
+    rows = [(p.id, p.state, p.session.header.task, p.session.header.session, p.made.title) for p in listed]
     heads = ("proposal", "state", "task", "session", "title")
     document([dict(zip(heads, row, strict=True)) for row in rows]) if as_json else answer(table(rows, heads))
 

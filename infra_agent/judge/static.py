@@ -106,15 +106,11 @@ def _same(base: StaticRecord, kernel: Kernel) -> Kernel | None:
 
 def _kernel(kernel: Kernel, base: Kernel | None, limits: Static) -> Iterator[Finding]:
     at = LineWhere(path=kernel.file, line=kernel.line)
-    if limits.tensor_cores == "kept":
-        if len(kernel.fma_dots) > (len(base.fma_dots) if base else 0):
-            for dot in kernel.fma_dots:
-                where = LineWhere(path=dot.file, line=dot.line)
-                message = f"tl.dot at {dot.precision} runs on FMA units on {limits.target}; {kernel.name} has {kernel.fma_instructions} fma"
-                yield Finding(kind="lost_tensor_cores", where=where, magnitude=float(kernel.fma_instructions), message=message)
-        if base and base.tensor_core_instructions and not kernel.tensor_core_instructions:
-            message = f"{kernel.name}: {base.tensor_core_instructions} tensor-core instructions at base, none now"
-            yield Finding(kind="lost_tensor_cores", where=at, magnitude=1e6, message=message)
+    if limits.tensor_cores == "kept" and len(kernel.fma_dots) > (len(base.fma_dots) if base else 0):
+        for dot in kernel.fma_dots:
+            where = LineWhere(path=dot.file, line=dot.line)
+            message = f"tl.dot at {dot.precision} runs on FMA units on {limits.target}; {kernel.name} has {kernel.fma_instructions} fma"
+            yield Finding(kind="lost_tensor_cores", where=where, magnitude=float(kernel.fma_instructions), message=message)
     if kernel.fma_instructions > limits.max_fma:
         message = f"{kernel.name}: {kernel.fma_instructions} fma instructions, {limits.max_fma} allowed"
         yield Finding(kind="lost_tensor_cores", where=at, magnitude=float(kernel.fma_instructions), message=message)
@@ -137,11 +133,28 @@ def _resources(kernel: Kernel, base: Kernel | None, limits: Static, at: LineWher
 
 
 def _whole(found: StaticRecord, base: StaticRecord, limits: Static) -> Iterator[Finding]:
-    """Work moved out of the kernels altogether shows in no kernel: compare the sum."""
-    now, then = (sum(kernel.tensor_core_instructions for kernel in record.kernels) for record in (found, base))
-    if limits.tensor_cores == "kept" and then and now < then * limits.min_tensor_core_share:
-        message = f"{now} tensor-core instructions in all kernels, {then} at base: products were moved out of the kernels"
-        yield Finding(kind="lost_tensor_cores", where=FileWhere(path="workspace"), magnitude=1e6, message=message)
+    """Products moved out of a kernel show in no dot of it: compare what each kernel, and what renamed kernels together, still do."""
+    if limits.tensor_cores != "kept":
+        return
+    now, then = _work(found), _work(base)
+    shared = now.keys() & then.keys()
+    groups = [(name, now[name], then[name]) for name in sorted(shared)]
+    has_else, had_else = (sum(n for name, n in work.items() if name not in shared) for work in (now, then))
+    groups.append(("the other kernels", has_else, had_else))
+    for name, has, had in groups:
+        if had and has < had * limits.min_tensor_core_share:
+            kernel = next((k for k in found.kernels if k.name == name), None)
+            where = LineWhere(path=kernel.file, line=kernel.line) if kernel else FileWhere(path="workspace")
+            message = f"{name}: {has} tensor-core instructions, {had} at base: products were moved elsewhere"
+            yield Finding(kind="lost_tensor_cores", where=where, magnitude=1e6, message=message)
+
+
+def _work(record: StaticRecord) -> dict[str, int]:
+    """Tensor-core instructions by kernel name, over its specialisations."""
+    total: dict[str, int] = {}
+    for kernel in record.kernels:
+        total[kernel.name] = total.get(kernel.name, 0) + kernel.tensor_core_instructions
+    return total
 
 
 def metrics(found: StaticRecord, base: StaticRecord) -> tuple[Metric, ...]:

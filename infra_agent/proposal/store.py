@@ -1,7 +1,6 @@
 """Sessions and proposals on disk. A proposal is a projection of its session's log; nothing is stored twice."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -110,17 +109,24 @@ def _last(items: list[T]) -> T | None:
     return items[-1] if items else None
 
 
-def all_proposals() -> Iterator[Proposal]:
-    """Proposals of every session that can be read."""
+def all_proposals() -> tuple[list[Proposal], list[str]]:
+    """Proposals of every session that can be read, and the names of the sessions that cannot (broken, or being written)."""
+    listed: list[Proposal] = []
+    unreadable = []
     for folder in session_folders():
-        yield from proposals_of(Session(folder, read(folder)))
+        try:
+            listed += proposals_of(Session(folder, read(folder)))
+        except BrokenLogError:
+            unreadable.append(folder.name)
+    return listed, unreadable
 
 
 def find_proposal(name: str) -> Proposal:
     """A proposal by id or unique beginning. Raises UsageError listing the latest."""
-    listed = list(all_proposals())
+    listed, unreadable = all_proposals()
     found = [p for p in listed if p.id.startswith(name)]
     if len(found) != 1:
         latest = ", ".join(p.id for p in listed[-5:]) or "none"
-        raise UsageError(f"proposal '{name}' {'is ambiguous' if found else 'is unknown'}; the latest: {latest}")
+        broken = f"; sessions that cannot be read: {', '.join(unreadable)}" if unreadable else ""
+        raise UsageError(f"proposal '{name}' {'is ambiguous' if found else 'is unknown'}; the latest: {latest}{broken}")
     return found[0]

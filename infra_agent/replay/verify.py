@@ -82,7 +82,7 @@ def _header(session: Session, report: Report) -> None:
     ended = next((e.event for e in session.entries if isinstance(e.event, events.SessionEnded)), None)
     if ended:
         report.expect("secret commitment", seeds.commitment(bytes.fromhex(ended.secret)) == header.secret_commitment, "session.ended")
-    for name in (header.spec, header.policy, header.system_prompt, header.brief, header.tools):
+    for name in (header.spec, header.policy, header.base_files, header.system_prompt, header.brief, header.tools):
         session.blobs.get(name)
     report.carried.update({"versions": len(header.versions), "machine facts": len(header.machine)})
 
@@ -103,7 +103,7 @@ def _actions(session: Session, report: Report) -> None:
     """Gate decisions follow from policy, task and the action."""
     spec = _spec(session)
     rules = policy.parse(session.blobs.get(session.header.policy).decode(), f"policy of {session.header.session}")
-    base_paths = frozenset(_base_paths(session))
+    base_paths = frozenset(json.loads(session.blobs.get(session.header.base_files)))
     proposed = {e.event.action: e.event for e in session.entries if isinstance(e.event, events.ActionProposed)}
     for entry in session.entries:
         if isinstance(entry.event, events.GateDecided):
@@ -111,13 +111,6 @@ def _actions(session: Session, report: Report) -> None:
             decision = rules.decide(describe(action.tool, action.arguments, spec, base_paths))
             same = (decision.ruling, decision.rule) == (entry.event.decision, entry.event.rule)
             report.expect("gate decisions", same, f"line {entry.seq + 1}, {entry.event.action}")
-
-
-def _base_paths(session: Session) -> list[str]:
-    """Files at base, as the header's brief lists them."""
-    text = session.blobs.get(session.header.brief).decode()
-    lines = text[text.rindex("\nFiles:\n") :].splitlines()[2:]
-    return [line.strip().rsplit(" (", 1)[0] for line in lines]
 
 
 def _observations(session: Session, report: Report) -> None:

@@ -20,6 +20,8 @@ class SessionStarted(Frozen):
     task_digest: str
     base: str
     """Commit of the task's repository."""
+    base_files: str
+    """Digest of the blob with path -> SHA-256 of every file at base."""
     driver: str
     """person | model:<name> | playbook | unknown."""
     feedback: Literal["dense", "sparse"]

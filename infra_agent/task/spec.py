@@ -55,7 +55,7 @@ class Static(Frozen):
     tensor_cores: Literal["kept", "free"] = "kept"
     """kept: a kernel that used tensor cores at base uses them, and no dot may move to FMA units."""
     min_tensor_core_share: float = Field(default=0.5, ge=0)
-    """Tensor-core instructions in all kernels together, as a share of base's: below it the products were moved elsewhere."""
+    """Tensor-core instructions in each kernel, as a share of base's: below it the products were moved elsewhere."""
     max_fma: int = 1_000_000
     """FMA instructions in any one kernel (PTX)."""
     max_registers: int = 255
