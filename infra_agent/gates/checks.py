@@ -8,7 +8,7 @@ from infra_agent.judge import tensors
 from infra_agent.judge.records import DeterminismRecord, RanRecord
 from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.tensors import CompareRecord
-from infra_agent.session.observation import FileWhere, Trust
+from infra_agent.session.observation import FileWhere, TensorWhere, Trust
 from infra_agent.session.redaction import secrets_in
 from infra_agent.session.verdict import Check
 from infra_agent.task.patch import FileChange, changes
@@ -134,6 +134,17 @@ def growth(records: Sequence[CompareRecord], limits: Sequence[Growth]) -> Check:
             name="growth", status="fail", kind="incorrect", trust=ACCURACY_TRUST, figure=worst, message=f"error grows too fast: {worst}"
         )
     return Check(name="growth", status="pass", trust=ACCURACY_TRUST, figure=worst, message="error grows slower than the limit")
+
+
+def own_work(record: CompareRecord) -> Check:
+    """With every kernel launch removed no stage may still be right: what is, was computed elsewhere."""
+    still = [stage for stage in record.bounds if stage in record.stages and tensors.stage_fault(record, stage) is None]
+    figure = f"{len(record.bounds) - len(still)} of {len(record.bounds)} stages gone without kernels"
+    if record.ended == "ok" and still:
+        where = TensorWhere(case=record.case, stage=still[0])
+        message = f"stage {still[0]} is right although no kernel ran: the work is done elsewhere"
+        return Check(name="own_work", status="fail", kind="not_own_work", trust="in-process", figure=figure, where=where, message=message)
+    return Check(name="own_work", status="pass", trust="in-process", figure=figure, message="without kernels no stage is right")
 
 
 def determinism(record: DeterminismRecord) -> Check:

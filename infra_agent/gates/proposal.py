@@ -16,7 +16,7 @@ from infra_agent.task.tree import Tree
 
 Store = Callable[[bytes], str]
 OnCheck = Callable[[Check], None]
-NAMES = ("applies", "scope", "secrets", "accuracy", "held_out", "growth", "ran", "determinism", "static", "precision", "timing")
+NAMES = ("applies", "scope", "secrets", "accuracy", "held_out", "growth", "ran", "own_work", "determinism", "static", "precision", "timing")
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,8 @@ class ProposalGate:
             self._add(checks.growth(seen, spec.growth), **_split(kept, "public"))
         smallest = min(seen, key=lambda r: r.size)
         self._ran(tree, smallest)
+        if spec.libraries == "none":
+            self._own_work(tree)
         record = collector.determinism(tree, collector.public_case(smallest.case), spec.determinism_runs)
         self._add(checks.determinism(record), determinism=self._keep(record))
         if spec.static:
@@ -109,6 +111,13 @@ class ProposalGate:
         found = RanRecord(expected=expected, loaded=record.loaded, entry=entry)
         self._add(checks.ran(found), ran=self._keep(found))
 
+    def _own_work(self, tree: Tree) -> None:
+        """On the case that specialises the kernels, if the task names one."""
+        limits = self._collector.task.spec.static
+        case = self._collector.public_case(limits.case) if limits else self._collector.smallest_case()
+        record = self._collector.accuracy(tree, case, without_kernels=True)
+        self._add(checks.own_work(record), without_kernels=self._keep(record))
+
     def _static(self, tree: Tree, base_tree: Tree, accuracy_record: CompareRecord) -> None:
         limits = self._collector.task.spec.static
         assert limits is not None
@@ -122,9 +131,15 @@ class ProposalGate:
         spec = self._collector.task.spec
         platform = spec.platforms.get(self._collector.platform)
         excused = platform.may_not_run if platform else {}
+        asked = {
+            "growth": bool(spec.growth),
+            "static": bool(spec.static),
+            "precision": bool(spec.static),
+            "own_work": spec.libraries == "none",
+        }
         present = {check.name for check in self._done}
         for name in NAMES:
-            if name in present or (name == "growth" and not spec.growth) or (name in ("static", "precision") and not spec.static):
+            if name in present or not asked.get(name, True):
                 continue
             reason = excused.get(name, "an earlier check failed")
             self._add(Check(name=name, status="not_run", trust="judged", message=reason, excused=name in excused))

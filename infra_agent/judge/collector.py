@@ -104,12 +104,13 @@ class Collector:
         entry = self.task.spec.entry
         return {"entry": {"module": entry.module, "callable": entry.callable}, **extra}
 
-    def accuracy(self, tree: Tree, case: Case) -> CompareRecord:
-        """One call of the entry on fresh contents, compared with truth."""
+    def accuracy(self, tree: Tree, case: Case, without_kernels: bool = False) -> CompareRecord:
+        """One call of the entry on fresh contents, compared with truth; ``without_kernels`` makes every launch do nothing."""
         program = instruments.load("accuracy")
         drawn = self._reference.draw(case, self._seed("inputs", case))
+        args = self._args({"without_kernels": without_kernels})
         with self.pool(program.profile).cage() as cage:
-            result = cage.request(program.program, self._args({}), {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
+            result = cage.request(program.program, args, {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
         about: dict[str, Any] = {"case": case.name, "split": case.split, "size": case.size, "bounds": case.bounds}
         if not result.ok:
             return CompareRecord(ended=_ended(result), ending=tail(result), **about)

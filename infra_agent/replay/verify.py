@@ -175,6 +175,7 @@ _AGAIN: dict[str, Callable[[Mapping[str, bytes], TaskSpec], Check]] = {
     "accuracy": lambda records, spec: checks.accuracy(_compares(records), held_out=False),
     "held_out": lambda records, spec: checks.accuracy(_compares(records), held_out=True),
     "growth": lambda records, spec: checks.growth(_compares(records), spec.growth),
+    "own_work": lambda records, spec: checks.own_work(CompareRecord.model_validate_json(records["without_kernels"])),
     "ran": lambda records, spec: checks.ran(RanRecord.model_validate_json(records["ran"])),
     "determinism": lambda records, spec: checks.determinism(DeterminismRecord.model_validate_json(records["determinism"])),
     "static": _static,

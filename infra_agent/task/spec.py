@@ -89,6 +89,8 @@ class TaskSpec(Frozen):
     """What the agent is asked, verbatim in its first prompt."""
     entry: Entry
     edit: Edit
+    libraries: Literal["any", "none"] = "any"
+    """none: the candidate's own kernels must do the work; with their launches removed the results must be gone."""
     instruments: tuple[str, ...] = ("accuracy",)
     """Instruments the model may use."""
     metric: Metric
