@@ -100,12 +100,16 @@ def command(profile: Profile, extra: dict[str, Path], user_namespace: int | None
     ``user_namespace`` is a descriptor from :mod:`userns` on a root host, else None. ``worker_fds`` are the descriptors
     the worker inherits: the judge's socket, the input mapping, the output mapping.
     """
+    # Without --die-with-parent, which fires when the *thread* that started the cage ends: PID 1 ends by itself when the
+    # judge's socket closes.
     argv = [executable(), "--unshare-pid", "--as-pid-1", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
-    argv += ["--unshare-cgroup-try", "--die-with-parent", "--new-session", "--hostname", "cage", "--clearenv", "--cap-drop", "ALL"]
+    argv += ["--unshare-cgroup-try", "--new-session", "--hostname", "cage", "--clearenv", "--cap-drop", "ALL"]
     capabilities = list(_CAPABILITIES)
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
     if user_namespace is None:
-        argv += ["--unshare-user"]
+        # uid 0 of its own namespace: for any other, bubblewrap makes a second user namespace to map back, and the worker
+        # would have no say over the pid namespace that the first one owns
+        argv += ["--unshare-user", "--uid", "0", "--gid", "0"]
     else:
         from infra_agent.sandbox.userns import CAGE_UID
 

@@ -2,6 +2,8 @@
 
 import os
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from infra_agent.sandbox.pool import CagePool
 from infra_agent.sandbox.profile import Profile, load
 
 SHELL = "sandboxes.runtime.shell"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +93,7 @@ def test_the_environment_is_cleared(pool: CagePool, monkeypatch: pytest.MonkeyPa
 
 def test_nothing_survives_to_the_next_request(pool: CagePool) -> None:
     with pool.cage() as cage:
-        first = cage.request(SHELL, {"command": "touch /tmp/a /ws/b /dev/shm/c; (setsid sleep 60 >/dev/null 2>&1 &) ; echo left"})
+        first = cage.request(SHELL, {"command": "touch /tmp/a /ws/b /dev/shm/c; (setsid sleep 61 >/dev/null 2>&1 &) ; echo left"})
         second = cage.request(SHELL, {"command": "ls /tmp /ws /dev/shm; ps -e -o comm="})
     assert first.ok and "left" in text(first)
     assert not {"a", "b", "c", "sleep"} & set(text(second).split())
@@ -98,10 +101,59 @@ def test_nothing_survives_to_the_next_request(pool: CagePool) -> None:
 
 def test_a_timeout_ends_everything_and_keeps_what_was_said(pool: CagePool) -> None:
     began = time.monotonic()
-    result = sh(pool, "echo before; setsid sleep 60 & sleep 60", timeout_s=1.0)
+    result = sh(pool, "echo before; setsid sleep 4321.5 & sleep 4321.5", timeout_s=1.0)
     assert result.ended == "timeout" and "before" in text(result)
     assert time.monotonic() - began < 10
-    assert subprocess.run(["pgrep", "-x", "-f", "sleep 60"], capture_output=True, check=False).stdout == b""
+    assert not running("sleep 4321.5")
+
+
+HOST = """
+import sys, threading, time
+from infra_agent.sandbox.cage import Cage
+from infra_agent.sandbox.profile import load
+cages = []
+for busy in (True, False):
+    started = threading.Thread(target=lambda: cages.append(Cage(load("reference"))))
+    started.start()
+    started.join()
+    if busy:
+        threading.Thread(target=cages[0].request, args=("sandboxes.runtime.shell", {"command": "sleep 8765.5"}), daemon=True).start()
+print(*[cage._process.pid for cage in cages], flush=True)
+time.sleep(60)
+"""
+
+
+def running(command: str) -> bool:
+    """Is there a live process with exactly this command line?"""
+    return subprocess.run(["pgrep", "-x", "-f", command], capture_output=True, check=False).returncode == 0
+
+
+def test_a_killed_host_leaves_nothing_alive() -> None:
+    """SIGKILL gives the host no chance to clean up: PID 1 notices that the judge's socket closed, busy or idle."""
+    with subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE, text=True, cwd=ROOT) as host:
+        assert host.stdout
+        pids = [int(word) for word in host.stdout.readline().split()]
+        deadline = time.monotonic() + 20
+        while not running("sleep 8765.5") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert running("sleep 8765.5")
+        host.kill()
+    while running("sleep 8765.5") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running("sleep 8765.5")
+    for pid in pids:
+        state = Path(f"/proc/{pid}/stat")
+        assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+def test_a_cage_outlives_the_thread_that_started_it() -> None:
+    started: list[Cage] = []
+    thread = threading.Thread(target=lambda: started.append(Cage(load("reference"))))
+    thread.start()
+    thread.join()
+    time.sleep(0.3)
+    assert started[0].request(SHELL, {"command": "true"}).ok
+    started[0].close()
 
 
 def test_a_killed_child_is_a_signal_and_costs_the_cage(pool: CagePool) -> None:
