@@ -19,12 +19,6 @@ class UsageError(InfraAgentError):
     exit_code = 2
 
 
-class InconclusiveError(InfraAgentError):
-    """The evidence does not decide."""
-
-    exit_code = 3
-
-
 class BudgetError(InfraAgentError):
     """A budget of the session is used up."""
 

@@ -2,13 +2,13 @@
 
 import tomllib
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from infra_agent import share
 from infra_agent.errors import UsageError
-from infra_agent.frozen import Frozen
+from infra_agent.frozen import Frozen, one_line
 from infra_agent.session.observation import Trust
 
 
@@ -38,16 +38,6 @@ class Instrument(Frozen):
     cost: Literal["milliseconds", "seconds", "minutes"]
     arguments: dict[str, Argument] = Field(default_factory=dict)
 
-    def resolve(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Arguments with defaults filled in; raises UsageError that says what would be right."""
-        for name, value in given.items():
-            argument = self.arguments.get(name)
-            if argument is None:
-                raise UsageError(f"{self.name} has no argument '{name}'; it has: {', '.join(self.arguments) or 'none'}")
-            if argument.choices and value not in argument.choices:
-                raise UsageError(f"{self.name}: {name}={value!r}; allowed: {', '.join(argument.choices)}")
-        return {name: given.get(name, argument.default) for name, argument in self.arguments.items()}
-
 
 def names() -> list[str]:
     """Every instrument that can be found."""
@@ -62,6 +52,6 @@ def load(name: str) -> Instrument:
         if path.is_file():
             try:
                 return Instrument.model_validate(tomllib.loads(path.read_text()))
-            except (tomllib.TOMLDecodeError, ValidationError) as error:
-                raise UsageError(f"{path}: {error}") from error
+            except (ValueError, OSError) as error:
+                raise UsageError(f"{path}: {one_line(error)}") from error
     raise UsageError(f"unknown instrument '{name}'; there are: {', '.join(names())}")

@@ -50,8 +50,7 @@ def run_child(length: int, bpf: bytes) -> None:
     """The request itself: rights are gone before the first byte of the request is read."""
     source = mmap.mmap(IN_FD, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     sink = mmap.mmap(OUT_FD, 0)
-    os.close(IN_FD)
-    os.close(OUT_FD)
+    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # the mappings stay without their descriptors
     confine.give_up_rights(bpf)
     request.run(source, sink, length)
 
@@ -85,12 +84,15 @@ def hold_namespace(length: int, bpf: bytes, limits: bytes, own_pid_namespace: in
             os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
 
 
-def start(length: int, bpf: bytes, limits: bytes, own_pid_namespace: int) -> int:
-    """Fork the init of a new pid namespace; returns its pid as PID 1 sees it."""
+def start(length: int, bpf: bytes, limits: bytes, own_pid_namespace: int, text: int) -> int:
+    """Fork the init of a new pid namespace; returns its pid as PID 1 sees it. ``text``: where the request prints."""
     confine.check(confine.libc.unshare(confine.CLONE_NEWPID), "unshare(NEWPID)")
     init = os.fork()
     if init == 0:
         try:
+            os.dup2(text, 1)
+            os.dup2(text, 2)
+            os.close(text)
             hold_namespace(length, bpf, limits, own_pid_namespace)
         except BaseException:
             request.print_error()
@@ -132,12 +134,13 @@ def main() -> None:
     threads = len(os.listdir("/proc/self/task"))
     judge.send(struct.pack("<4sI", b"REDY", threads))  # more than one thread here means that a fork may hang
     while True:
-        message = judge.recv(START.size + LIMITS.size)
-        if len(message) != START.size + LIMITS.size:
+        message, descriptors, _, _ = socket.recv_fds(judge, START.size + LIMITS.size, 1)
+        if len(message) != START.size + LIMITS.size or len(descriptors) != 1:
             os._exit(0)
         _, length = START.unpack(message[: START.size])
         began = time.monotonic_ns()
-        init = start(length, bpf, message[START.size :], own_pid_namespace)
+        init = start(length, bpf, message[START.size :], own_pid_namespace, descriptors[0])
+        os.close(descriptors[0])
         reply = wait(init, judge, began)
         if reply is None:
             os._exit(0)

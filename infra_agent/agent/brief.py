@@ -21,7 +21,7 @@ def brief(spec: TaskSpec, tree: Tree, sparse: bool) -> str:
         limits.append(f"compiled for {s.target}: at most {s.max_registers} registers, {s.max_spills} spills beyond base{kept}")
     sizes = {path: len(data.splitlines()) for path, data in sorted(tree.items())}
     listed = "\n".join(f"  {path} ({lines} lines)" for path, lines in sizes.items())
-    dense = "" if not sparse else f"\nThis run shows one metric only: error.{spec.metric.stage}@{spec.metric.case}.\n"
+    dense = "" if not sparse else f"\nThis run shows one metric only: {spec.sparse_metric}.\n"
     return (
         f"# {spec.title}\n\n{spec.goal.strip()}\n\nEntry: {spec.entry.module}.{spec.entry.callable}\n"
         f"You may edit: {', '.join(spec.edit.allow)}. Protected where they exist: {', '.join(spec.edit.protected) or 'nothing'}.\n"

@@ -66,8 +66,9 @@ class Loop:
             outcome = Outcome(error.exit_code, str(error))
         except KeyboardInterrupt:
             outcome = Outcome(130, "interrupted")
-        except InfraAgentError as error:
-            self._end(Outcome(error.exit_code, str(error)))
+        except BaseException as error:
+            code = error.exit_code if isinstance(error, InfraAgentError) else 1
+            self._end(Outcome(code, f"{type(error).__name__}: {error}"))
             raise
         self._end(outcome)
         return outcome
@@ -89,7 +90,7 @@ class Loop:
                 silent += 1
                 if silent > _MOST_SILENT:
                     said = reply.text.strip()[:200] or "it said nothing"
-                    last = self._judged[-1] if self._judged else Outcome(1, "no proposal was made")
+                    last = self._judged[-1] if self._judged else Outcome(3, "no proposal was made")
                     return Outcome(last.exit_code, f"{last.reason}; the model stopped: {said}", last.proposal)
                 self._emit(events.Note(text=_NUDGE, to_model=True))
                 continue

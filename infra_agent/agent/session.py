@@ -57,8 +57,9 @@ def machine() -> dict[str, str]:
 
 
 def _header(
-    task: Task, options: Options, driver: str, base: str, tree: Tree, blobs: Blobs, secret: bytes, name: str
+    collector: Collector, options: Options, driver: str, base: str, tree: Tree, blobs: Blobs, secret: bytes, name: str
 ) -> events.SessionStarted:
+    task = collector.task
     shown = [schema.as_dict() for schema in tools.schemas(task.spec.instruments)]
     return events.SessionStarted(
         session=name,
@@ -66,6 +67,7 @@ def _header(
         task_digest=task.digest,
         base=base,
         base_files=blobs.put(canonical.encode({path: canonical.digest(data) for path, data in tree.items()})),
+        cases=blobs.put(canonical.encode({split: [case.name for case in collector.cases(split)] for split in ("public", "held_out")})),
         driver=driver,
         feedback="sparse" if options.sparse else "dense",
         level="L2",
@@ -97,12 +99,12 @@ def run(task: Task, model: Model, driver: str, options: Options, on_entry: Calla
         collector.warm()
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{task.spec.id}-{secrets.token_hex(2)}"
         with SessionLog(options.home / "sessions" / name) as log:
-            header = _header(task, options, driver, base, tree, log.blobs, secret, name)
+            header = _header(collector, options, driver, base, tree, log.blobs, secret, name)
             log.append(header)
             on_entry(header)
-            sparse = f"error.{task.spec.metric.stage}@{task.spec.metric.case}" if options.sparse else None
+            sparse = task.spec.sparse_metric if options.sparse else None
             policy = policies.parse(policies.DEFAULT.read_text(), str(policies.DEFAULT))
-            bench = Workbench(collector, repo, base, log)
+            bench = Workbench(collector, repo, base, log, sparse)
             loop = Loop(model, policy, bench, log, Budget(options.limits), sparse, secret, on_entry)
             return name, loop.run()
 

@@ -67,7 +67,7 @@ class Recall(Frozen):
 class Propose(Frozen):
     """Put the workspace as it is before the gate: every check again, on fresh and held-out inputs."""
 
-    title: str = Field(max_length=72, description="imperative, as a commit's first line")
+    title: str = Field(max_length=72, pattern=r"^[^\r\n]+$", description="imperative, as a commit's first line")
     summary: str = Field(description="what was wrong, what changed, which observation shows it")
 
 

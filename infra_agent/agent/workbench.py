@@ -1,8 +1,6 @@
 """Carry out one allowed action: the workspace as plain data, tools that read and edit it, instruments that measure it."""
 
-import re
 from collections.abc import Callable
-from fnmatch import fnmatchcase
 from typing import Any
 
 from infra_agent.errors import UsageError
@@ -11,7 +9,7 @@ from infra_agent.judge.collector import Collector, tail
 from infra_agent.judge.measure import Records, measure
 from infra_agent.session import events
 from infra_agent.session.log import SessionLog
-from infra_agent.session.observation import Finding, LineWhere, Observation, Status
+from infra_agent.session.observation import Observation, Status
 from infra_agent.task.repository import Repository
 from infra_agent.task.tree import digest
 
@@ -23,13 +21,14 @@ _LONGEST_LINE = 400
 class Workbench:
     """The state a session works on. It is a function of the log: edits are replayed, nothing else changes it."""
 
-    def __init__(self, collector: Collector, repository: Repository, base: str, log: SessionLog) -> None:
+    def __init__(self, collector: Collector, repository: Repository, base: str, log: SessionLog, sparse_metric: str | None) -> None:
         self.collector = collector
         self.repository = repository
         self.base = base
         self.base_tree = repository.read_tree(base)
         self.tree = dict(self.base_tree)
         self._log = log
+        self._sparse_metric = sparse_metric
         self._tools: dict[str, Callable[[dict[str, Any]], Observation]] = {
             "view": self._view, "search": self._search, "edit": self._edit, "shell": self._shell,
             "hypothesis": self._hypothesis, "recall": self._recall,
@@ -80,20 +79,11 @@ class Workbench:
         return say("view", "pass", f"{path}, lines {first}-{first + len(shown) - 1} of {len(lines)}", body=body)
 
     def _search(self, arguments: dict[str, Any]) -> Observation:
-        try:
-            pattern = re.compile(arguments["pattern"])
-        except re.error as error:
-            raise UsageError(f"pattern: {error}") from error
-        findings = []
-        for path in sorted(self.tree):
-            if fnmatchcase(path, arguments["glob"]):
-                for number, line in enumerate(self.tree[path].decode(errors="replace").splitlines(), 1):
-                    if pattern.search(line):
-                        findings.append(
-                            Finding(kind="hit", where=LineWhere(path=path, line=number), magnitude=0.0, message=line.strip()[:200])
-                        )
-        body = "\n".join(f"{f.where}: {f.message}" for f in findings[:_MOST_HITS])
-        return say("search", "pass", f"{len(findings)} hits", body=body)
+        result = self.collector.search(self.tree, arguments["pattern"], arguments["glob"])
+        lines = result.text.decode(errors="replace").splitlines()
+        if not result.ok:
+            raise UsageError(lines[0][:300] if result.code == 2 and lines else f"the search {result.ended}: a simpler pattern is needed")
+        return say("search", "pass", f"{len(lines)} hits", body="\n".join(lines[:_MOST_HITS]))
 
     def _edit(self, arguments: dict[str, Any]) -> Observation:
         path, old, new = arguments["path"], arguments["old"], arguments["new"]

@@ -41,7 +41,7 @@ def _decide(proposal: str, decision: str, reviewer: str, reason: str) -> None:
 
     if not reviewer.strip() or not reason.strip():
         raise UsageError("--reviewer and --reason must not be empty: a person answers for this by name")
-    found = find_proposal(proposal)
+    found = find_proposal(proposal, whole=True)
     event = decide(found, decision, reviewer, reason)
     answer(f"{found.id}: {event.decision}d by {event.reviewer}, bound to {event.binding[:16]}")
 
@@ -68,10 +68,11 @@ def merge(
     from infra_agent.experience import remember
     from infra_agent.proposal.approval import merge as merge_proposal
     from infra_agent.proposal.review import tried
-    from infra_agent.proposal.store import find_proposal, home
+    from infra_agent.proposal.store import find_proposal
+    from infra_agent.share import home
 
-    found = find_proposal(proposal)
-    merged = merge_proposal(found, home(), into)
+    found = find_proposal(proposal, whole=True)
+    merged = merge_proposal(found.id, home(), into)
     outcomes = {outcome: [t.claim for t in tried(found) if t.outcome == outcome] for outcome in ("confirmed", "refuted")}
     remember(home(), found.session.header.task, found.made.title, outcomes["confirmed"], outcomes["refuted"])
     repository = home() / "repos" / f"{found.session.header.task}.git"

@@ -39,7 +39,7 @@ def show(
     opened = open_session(session)
     if messages:
         spec = TaskSpec.model_validate_json(opened.blobs.get(opened.header.spec))
-        metric = f"error.{spec.metric.stage}@{spec.metric.case}" if opened.header.feedback == "sparse" else None
+        metric = spec.sparse_metric if opened.header.feedback == "sparse" else None
         for message in project(opened.entries, opened.blobs, metric):
             calls = "".join(f"\n→ {call.name} {call.arguments}" for call in message.tool_calls)
             answer(f"── {message.role}\n{message.text}{calls}")

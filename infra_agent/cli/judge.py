@@ -37,7 +37,7 @@ def measure(
     from infra_agent.judge import measure as judge
     from infra_agent.judge import seeds
     from infra_agent.judge.collector import Collector
-    from infra_agent.proposal.store import home
+    from infra_agent.share import home
     from infra_agent.task import repository
     from infra_agent.task.load import load
 
@@ -75,7 +75,7 @@ def gate(
     from infra_agent.judge import seeds
     from infra_agent.judge.collector import Collector
     from infra_agent.proposal.review import check_line
-    from infra_agent.proposal.store import home
+    from infra_agent.share import home
     from infra_agent.task import repository
     from infra_agent.task.load import load
 
@@ -116,7 +116,7 @@ def audit(
     """Run a task's controls and solutions through the gate and test its reference; minutes. Exit 1 when not green."""
     from infra_agent.gates.audit import audit as run_audit
     from infra_agent.judge.audit_record import FILE, save
-    from infra_agent.proposal.store import home
+    from infra_agent.share import home
     from infra_agent.task.load import load
 
     loaded = load(task)

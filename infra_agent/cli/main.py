@@ -1,5 +1,6 @@
 """Entry point: commands, errors as one line, documented exit codes."""
 
+import os
 import sys
 
 import typer
@@ -30,9 +31,17 @@ def main() -> None:
     except InfraAgentError as error:
         progress(f"infra-agent: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        progress("infra-agent: interrupted")
-        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing is wrong here
+        sys.exit(0)
+    except OSError as error:
+        progress(f"infra-agent: {error.filename or 'system'}: {error.strerror or error}")
+        sys.exit(2)
+    except Exception as error:
+        if os.environ.get("INFRA_AGENT_DEBUG"):
+            raise
+        progress(f"infra-agent: internal error: {type(error).__name__}: {error}; set INFRA_AGENT_DEBUG=1 for the traceback and report it")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,28 @@
 """Standard output carries the answer, standard error the progress; ``--json`` is one document and nothing else."""
 
 import json
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any
 
+_HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+
+
+def visible(text: str) -> str:
+    """``text`` with control and bidirectional characters escaped: what a model wrote must not move a reviewer's cursor."""
+    return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
 
 def progress(text: str) -> None:
     """A line about what is going on."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(visible(text) + "\n")
     sys.stderr.flush()
 
 
 def answer(text: str) -> None:
     """The answer, for a person."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(visible(text) + "\n")
     sys.stdout.flush()
 
 

@@ -59,22 +59,25 @@ def run(
     model: Annotated[str, typer.Option(help="playbook | openai:NAME | manual:DIR")] = "playbook",
     base_url: Annotated[str | None, typer.Option(help="server for openai: models")] = None,
     feedback: Annotated[str, typer.Option(help="dense | sparse: sparse shows the model one metric and no findings")] = "dense",
-    max_steps: Annotated[int | None, typer.Option(help="model calls; default: the task's")] = None,
-    budget_usd: Annotated[float | None, typer.Option(help="stop when replies of known price cost this much")] = None,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="model calls; default: the task's")] = None,
+    budget_usd: Annotated[float | None, typer.Option(min=0, help="stop when replies of known price cost this much")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
 ) -> None:
     """Run the agent on a task until its proposal is judged. Exit 0 when the proposal passed the gate."""
     from infra_agent.agent import session
     from infra_agent.proposal.review import render
-    from infra_agent.proposal.store import find_proposal, home
+    from infra_agent.proposal.store import find_proposal
     from infra_agent.session.budget import Limits
+    from infra_agent.share import home
     from infra_agent.task.load import load
 
     if feedback not in ("dense", "sparse"):
         raise UsageError(f"--feedback {feedback}: allowed are dense and sparse")
+    if budget_usd is not None and model.startswith("openai:"):
+        raise UsageError(f"--budget-usd: the price of {model} is not known, so the budget could never act; use --max-steps")
     loaded = load(task)
     chosen = make_model(model, base_url)
-    limits = Limits(max_steps or loaded.spec.max_steps, loaded.spec.wall_s, budget_usd)
+    limits = Limits(max_steps if max_steps is not None else loaded.spec.max_steps, loaded.spec.wall_s, budget_usd)
     name, outcome = session.run(
         loaded, chosen, session.driver_of(chosen.name), session.Options(feedback == "sparse", limits, home()), narrate
     )

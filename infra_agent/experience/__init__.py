@@ -19,7 +19,12 @@ def remembered(home: Path) -> list[str]:
     path = home / _FILE
     if not path.is_file():
         return []
-    lessons = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lessons = []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        try:
+            lessons.append({"task": "", "title": "", "confirmed": [], "refuted": [], **json.loads(line)})
+        except (ValueError, TypeError):
+            lessons.append({"task": path.name, "title": f"line {number} is torn", "confirmed": [], "refuted": []})
     return [
         f"{lesson['task']}: {lesson['title']}; {', '.join(f'{outcome}: {claim}' for outcome in _OUTCOMES for claim in lesson[outcome])}"
         for lesson in lessons

@@ -4,10 +4,8 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from infra_agent.errors import UsageError
-from infra_agent.frozen import Frozen
+from infra_agent.frozen import Frozen, one_line
 from infra_agent.gates.proposal import Judged, ProposalGate
 from infra_agent.judge import seeds
 from infra_agent.judge.audit_record import AuditRecord, Trial
@@ -33,8 +31,8 @@ def controls(task: Task) -> dict[str, Control]:
     path = task.folder / "controls" / "controls.toml"
     try:
         listed = {name: Control.model_validate(entry) for name, entry in tomllib.loads(path.read_text()).items()}
-    except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
-        raise UsageError(f"{path}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {one_line(error)}") from error
     missing = [name for name in listed if not (path.parent / f"{name}.patch").is_file()]
     if missing:
         raise UsageError(f"{path}: no patch for control {missing[0]}")

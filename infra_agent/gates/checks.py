@@ -1,7 +1,6 @@
 """The proposal gate's questions. Pure: from a patch or a judge-written record to a check, so that replay can ask again."""
 
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 
 from infra_agent.judge import static as static_kind
 from infra_agent.judge import tensors
@@ -13,12 +12,13 @@ from infra_agent.session.redaction import secrets_in
 from infra_agent.session.verdict import Check
 from infra_agent.task.patch import FileChange, changes
 from infra_agent.task.spec import Growth, Static, TaskSpec
-from infra_agent.task.tree import matches
+from infra_agent.task.tree import matches, plain
 
 _REGULAR = {"100644", "100755"}
 _ALWAYS_PROTECTED = (
     ".git/**",
     ".git*",
+    "**/.git*",
     "conftest.py",
     "**/conftest.py",
     "sitecustomize.py",
@@ -56,9 +56,10 @@ def scope(patch: bytes, spec: TaskSpec, base_paths: frozenset[str]) -> Check:
 
 
 def _out_of_scope(change: FileChange, spec: TaskSpec, base_paths: frozenset[str]) -> str | None:
-    path = PurePosixPath(change.path)
-    if path.is_absolute() or ".." in path.parts:
-        return f"{change.path} leaves the workspace"
+    if not plain(change.path):
+        return f"{change.path!r} is not a plain path"
+    if change.binary:
+        return f"{change.path} is binary: nobody can review it"
     if set(change.modes) - _REGULAR:
         return f"{change.path} is not a regular file (mode {', '.join(change.modes)})"
     if matches(change.path, _ALWAYS_PROTECTED):
@@ -140,7 +141,10 @@ def own_work(record: CompareRecord) -> Check:
     """With every kernel launch removed no stage may still be right: what is, was computed elsewhere."""
     still = [stage for stage in record.bounds if stage in record.stages and tensors.stage_fault(record, stage) is None]
     figure = f"{len(record.bounds) - len(still)} of {len(record.bounds)} stages gone without kernels"
-    if record.ended == "ok" and still:
+    if record.ended != "ok":
+        message = f"without kernels the entry ended with {record.ended}: nothing can be said"
+        return Check(name="own_work", status="inconclusive", trust="in-process", figure=figure, message=message)
+    if still:
         where = TensorWhere(case=record.case, stage=still[0])
         message = f"stage {still[0]} is right although no kernel ran: the work is done elsewhere"
         return Check(name="own_work", status="fail", kind="not_own_work", trust="in-process", figure=figure, where=where, message=message)
@@ -175,7 +179,7 @@ def static(found: StaticRecord, base: StaticRecord, limits: Static) -> Check:
 def precision(accuracy_record: CompareRecord, found: StaticRecord) -> Check:
     """The precision each dot was emulated at is the one the compiler was asked for."""
     findings = static_kind.precision_mismatch(accuracy_record.dots, found)
-    figure = f"{len({(d['file'], d['line']) for d in accuracy_record.dots})} dot lines"
+    figure = f"{len({(d.file, d.line) for d in accuracy_record.dots})} dot lines"
     if accuracy_record.ended != "ok" or found.errors:
         return Check(name="precision", status="not_run", trust="in-process", figure=figure, message="the entry did not run or compile")
     if findings:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from infra_agent.errors import UsageError
-from infra_agent.frozen import Frozen
+from infra_agent.frozen import Frozen, one_line
 from infra_agent.task.tree import matches
 
 Ruling = Literal["allow", "ask", "deny", "abort"]
@@ -77,8 +77,8 @@ def parse(text: str, where: str) -> Policy:
     """Read a policy; raises UsageError for a bad key or a rule that fails its own example."""
     try:
         policy = Policy.model_validate(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
-        raise UsageError(f"{where}: {error}") from error
+    except ValueError as error:
+        raise UsageError(f"{where}: {one_line(error)}") from error
     for rule in policy.rule:
         for action in rule.match:
             if not rule.applies(action):

@@ -1,7 +1,7 @@
 """The proposal gate: every check again, in fresh processes, on fresh and held-out inputs."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from infra_agent import canonical
@@ -12,6 +12,7 @@ from infra_agent.judge.tensors import CompareRecord
 from infra_agent.judge.verdict import decide
 from infra_agent.session.verdict import Check, Verdict
 from infra_agent.task.repository import PatchError, Repository
+from infra_agent.task.spec import TaskSpec
 from infra_agent.task.tree import Tree
 
 Store = Callable[[bytes], str]
@@ -42,6 +43,7 @@ class ProposalGate:
     def judge(self, patch: bytes) -> Judged:
         """Decide on ``patch``, which may come from anywhere; it is applied first and diffed again."""
         began = time.monotonic()
+        self._collector.fresh_cages()
         self._done = []
         base_tree = self._repository.read_tree(self._base)
         patch, tree = self._apply(patch)
@@ -131,18 +133,17 @@ class ProposalGate:
         spec = self._collector.task.spec
         platform = spec.platforms.get(self._collector.platform)
         excused = platform.may_not_run if platform else {}
-        asked = {
-            "growth": bool(spec.growth),
-            "static": bool(spec.static),
-            "precision": bool(spec.static),
-            "own_work": spec.libraries == "none",
-        }
-        present = {check.name for check in self._done}
-        for name in NAMES:
-            if name in present or not asked.get(name, True):
-                continue
+        present = [check.name for check in self._done]
+        for name in expected_checks(spec, present)[len(present) :]:
             reason = excused.get(name, "an earlier check failed")
             self._add(Check(name=name, status="not_run", trust="judged", message=reason, excused=name in excused))
+
+
+def expected_checks(spec: TaskSpec, present: Sequence[str]) -> list[str]:
+    """The checks a verdict on this task must have: those already ``present``, then the ones still missing."""
+    asked = {"growth": bool(spec.growth), "static": bool(spec.static), "precision": bool(spec.static), "own_work": spec.libraries == "none"}
+    wanted = [name for name in NAMES if asked.get(name, True)]
+    return [*(name for name in present if name in wanted), *(name for name in wanted if name not in present)]
 
 
 def _split(kept: dict[str, str], split: str) -> dict[str, str]:

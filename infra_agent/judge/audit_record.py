@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from infra_agent.errors import UsageError
-from infra_agent.frozen import Frozen
+from infra_agent.frozen import Frozen, one_line
 from infra_agent.task.load import Task
 
 FILE = "audit.json"
@@ -51,9 +51,7 @@ def find(task: Task, home: Path) -> AuditRecord | None:
             try:
                 record = AuditRecord.model_validate_json(path.read_bytes())
             except ValidationError as error:
-                raise UsageError(
-                    f"{path}: not an audit record: {error.errors()[0]['msg']}; run: infra-agent audit {task.folder}"
-                ) from error
+                raise UsageError(f"{path}: not an audit record: {one_line(error)}; run: infra-agent audit {task.folder}") from error
             if record.digest == task.digest:
                 return record
     return None

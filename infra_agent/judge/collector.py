@@ -1,28 +1,40 @@
 """Collect evidence: run instruments on a tree in cages, turn what they leave into judge-written records."""
 
-import json
-import re
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field
 
-from infra_agent import canonical, instruments
-from infra_agent.errors import SandboxError, UsageError
+from infra_agent import canonical, instruments, share
+from infra_agent.errors import UsageError
+from infra_agent.frozen import Frozen, one_line
 from infra_agent.instruments import Instrument
 from infra_agent.judge import seeds
 from infra_agent.judge.records import DeterminismRecord
 from infra_agent.judge.reference import Case, Reference, last_line
 from infra_agent.judge.report import ReportRecord
 from infra_agent.judge.static import KernelError, StaticRecord
-from infra_agent.judge.tensors import CompareRecord, compare
+from infra_agent.judge.tensors import CompareRecord, EmulatedDot, compare
 from infra_agent.sandbox.cage import Result
 from infra_agent.sandbox.pool import CagePool
 from infra_agent.task.load import Task
 from infra_agent.task.tree import Tree, digest, pack
 
 _TAIL_LINES = 12
+_SEARCH_S = 10.0
+T = TypeVar("T")
+
+
+class Said(Frozen):
+    """What an accuracy run reports beside its outputs. Written beside the candidate: every range is checked."""
+
+    problems: dict[str, Annotated[str, Field(max_length=300)]] = Field(default_factory=dict)
+    dots: tuple[EmulatedDot, ...] = Field(default=(), max_length=5000)
+    loaded: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(default_factory=dict)
+    entry_s: float = Field(default=0.0, ge=0)
 
 
 class Collector:
@@ -61,7 +73,7 @@ class Collector:
     def pool(self, profile: str) -> CagePool:
         """The cages of a profile."""
         with self._lock:
-            return self._pools.setdefault(profile, CagePool(profile))
+            return self._pools.setdefault(profile, CagePool(profile, hidden=share.hidden()))
 
     def warm(self) -> None:
         """Start the cages of the task's instruments side by side."""
@@ -111,27 +123,45 @@ class Collector:
         args = self._args({"without_kernels": without_kernels})
         with self.pool(program.profile).cage() as cage:
             result = cage.request(program.program, args, {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
-        about: dict[str, Any] = {"case": case.name, "split": case.split, "size": case.size, "bounds": case.bounds}
+        about: dict[str, Any] = {"case": case.name, "split": case.split, "size": case.size, "bounds": case.bounds, "tree": digest(tree)}
         if not result.ok:
             return CompareRecord(ended=_ended(result), ending=tail(result), **about)
-        said = _said(result)
-        return CompareRecord(
-            ended="ok",
-            stages=compare(result.output, result.layout, drawn.truth, drawn.reference),
-            problems={k: str(v)[:200] for k, v in said.get("problems", {}).items()},
-            output_digest=canonical.digest(result.output),
-            dots=tuple(said.get("dots", ())),
-            loaded=said.get("loaded", {}),
-            entry_s=said.get("entry_s", 0.0),
-            **about,
-        )
+        try:
+            said = Said.model_validate_json(result.report)
+        except ValueError as error:
+            return CompareRecord(ended="bad_report", ending=one_line(error), **about)
+        stages = compare(result.output, result.layout, drawn.truth, drawn.reference)
+        return CompareRecord(ended="ok", stages=stages, output_digest=canonical.digest(result.output), **dict(said), **about)
 
     def accuracies(self, tree: Tree, cases: list[Case]) -> list[CompareRecord]:
         """Several cases, two at a time: one draws its inputs while the other runs. Largest first."""
         ordered = sorted(cases, key=lambda case: -case.size)
-        with ThreadPoolExecutor(2) as threads:
-            done = dict(zip([c.name for c in ordered], threads.map(lambda case: self.accuracy(tree, case), ordered), strict=True))
+        records = self.side_by_side([partial(self.accuracy, tree, case) for case in ordered])
+        done = dict(zip([case.name for case in ordered], records, strict=True))
         return [done[case.name] for case in cases]
+
+    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        """Results of ``calls``, two at a time. An interrupt or an error kills what is under way instead of waiting for it."""
+        with ThreadPoolExecutor(2) as threads:
+            futures = [threads.submit(call) for call in calls]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                self.abort()
+                raise
+
+    def abort(self) -> None:
+        """Kill every cage in use, from any thread."""
+        self._reference.abort()
+        for pool in self._pools.values():
+            pool.abort()
+
+    def fresh_cages(self) -> None:
+        """End the candidates' idle cages: what follows starts in cages that no candidate was in."""
+        for pool in self._pools.values():
+            pool.close()
 
     def determinism(self, tree: Tree, case: Case, runs: int) -> DeterminismRecord:
         """The same bytes in, ``runs`` times, each in a process of its own."""
@@ -142,29 +172,31 @@ class Collector:
             with self.pool(program.profile).cage() as cage:
                 result = cage.request(program.program, self._args({}), {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
             digests.append(canonical.digest(result.output) if result.ok else f"{_ended(result)}: {last_line(result)}")
-        return DeterminismRecord(case=case.name, digests=tuple(digests))
+        return DeterminismRecord(case=case.name, tree=digest(tree), digests=tuple(digests))
 
     def static(self, tree: Tree, target: str) -> StaticRecord:
-        """Compile the entry's kernels for ``target``; the same tree is compiled once a session."""
-        key = (digest(tree), target)
-        if key not in self._static:
-            limits = self.task.spec.static
-            case = self.public_case(limits.case) if limits else self.smallest_case()
-            result = self.run(instruments.load("static"), tree, case, {"target": target})
-            if not result.ok:
-                return StaticRecord(
-                    target=target, kernels=(), errors=(KernelError(kernel="entry", message=f"{_ended(result)}: {tail(result)}"),)
-                )
-            try:
-                self._static[key] = StaticRecord.model_validate_json(result.report)
-            except ValidationError as error:
-                raise SandboxError(f"static: the report is not of the right shape: {error}") from error
-        return self._static[key]
+        """Compile the entry's kernels for ``target``. A report that cannot be is an error of the candidate."""
+        limits = self.task.spec.static
+        case = self.public_case(limits.case) if limits else self.smallest_case()
+        result = self.run(instruments.load("static"), tree, case, {"target": target})
+        if not result.ok:
+            return _not_compiled(tree, target, f"{_ended(result)}: {tail(result)}")
+        try:
+            record = StaticRecord.model_validate_json(result.report).model_copy(update={"tree": digest(tree)})
+        except ValueError as error:
+            return _not_compiled(tree, target, f"the report is not of the right shape: {one_line(error)}")
+        if record.target != target:
+            return _not_compiled(tree, target, f"the report is for {record.target[:20]}")
+        return record
 
     def static_pair(self, tree: Tree, base: Tree, target: str) -> tuple[StaticRecord, StaticRecord]:
-        """The records of a candidate and of base, compiled side by side when neither is known."""
-        with ThreadPoolExecutor(2) as threads:
-            found, then = threads.map(lambda t: self.static(t, target), (tree, base))
+        """The records of a candidate, compiled now, and of base, compiled once a session."""
+        key = (digest(base), target)
+        known = self._static.get(key)
+        if known is not None:
+            return self.static(tree, target), known
+        found, then = self.side_by_side([partial(self.static, tree, target), partial(self.static, base, target)])
+        self._static[key] = then
         return found, then
 
     def report(self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any]) -> ReportRecord:
@@ -174,14 +206,20 @@ class Collector:
             return ReportRecord(status="fail", headline=f"{_ended(result)}: {last_line(result)}"[:400], data={"ending": tail(result)})
         try:
             return ReportRecord.model_validate_json(result.report)
-        except ValidationError as error:
-            raise SandboxError(f"{instrument.name}: the report is not of the right shape: {error}") from error
+        except ValueError as error:
+            return ReportRecord(status="fail", headline=f"the report is not of the right shape: {one_line(error)}"[:400])
 
     def run(self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any]) -> Result:
         """Run an instrument's program on a tree and fresh inputs of a public case."""
         drawn = self._reference.draw(case, self._seed(instrument.name, case))
         with self.pool(instrument.profile).cage() as cage:
             return cage.request(instrument.program, self._args(arguments), {"tree": pack(tree), "inputs": drawn.inputs})
+
+    def search(self, tree: Tree, pattern: str, glob: str) -> Result:
+        """Find a regular expression in a copy of the tree, in the cage: the pattern is the model's and may never end."""
+        profile = instruments.load("accuracy").profile
+        with self.pool(profile).cage() as cage:
+            return cage.request("sandboxes.runtime.search", {"pattern": pattern, "glob": glob}, {"tree": pack(tree)}, timeout_s=_SEARCH_S)
 
     def shell(self, tree: Tree, command: str, timeout_s: float) -> Result:
         """Run a shell command on a copy of the tree; what it changes is thrown away."""
@@ -204,21 +242,5 @@ def tail(result: Result) -> str:
     return "\n".join(line[:300] for line in lines[-_TAIL_LINES:]) or f"exit {result.code}, no output"
 
 
-def _said(result: Result) -> dict[str, Any]:
-    """The JSON object an accuracy run left; in-process, so anything unreadable is simply not there."""
-    try:
-        said = json.loads(result.report)
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(said, dict):
-        return {}
-    dots = [d for d in said.get("dots", []) if isinstance(d, dict) and {"file", "line", "precision", "operand"} <= d.keys()]
-    loaded = said.get("loaded", {})
-    good = {k: v for k, v in loaded.items() if isinstance(v, str) and re.fullmatch(r"[0-9a-f]{64}", v)} if isinstance(loaded, dict) else {}
-    problems, seconds = said.get("problems", {}), said.get("entry_s", 0.0)
-    return {
-        "dots": dots,
-        "loaded": good,
-        "problems": problems if isinstance(problems, dict) else {},
-        "entry_s": seconds if isinstance(seconds, float) else 0.0,
-    }
+def _not_compiled(tree: Tree, target: str, message: str) -> StaticRecord:
+    return StaticRecord(target=target, tree=digest(tree), kernels=(), errors=(KernelError(kernel="entry", message=message[:2000]),))

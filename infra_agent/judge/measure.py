@@ -39,11 +39,10 @@ class Context:
 
 
 def measure(
-    collector: Collector, name: str, tree: Tree, base: Tree, given: dict[str, Any], reproduce: tuple[str, ...]
+    collector: Collector, name: str, tree: Tree, base: Tree, arguments: dict[str, Any], reproduce: tuple[str, ...]
 ) -> tuple[Observation, Records]:
-    """Run instrument ``name``. Raises UsageError for arguments that it does not have."""
+    """Run instrument ``name``. ``arguments`` are complete and valid: ``agent.tools.parse`` made them."""
     instrument = instruments.load(name)
-    arguments = instrument.resolve(given)
     began = time.monotonic()
     records = _collect(collector, instrument, tree, base, arguments)
     evidence = {key: canonical.digest(value) for key, value in records.items()}
@@ -69,7 +68,7 @@ def _collect(collector: Collector, instrument: Instrument, tree: Tree, base: Tre
         found, then = collector.static_pair(tree, base, str(arguments["target"]))
         return {"static.base": encode(then), "static": encode(found)}
     if instrument.evidence == "report":
-        named_case = str(arguments.pop("case", ""))
+        named_case = str(arguments.get("case", ""))
         case = collector.public_case(named_case) if named_case else collector.smallest_case()
         return {"report": encode(collector.report(instrument, tree, case, arguments))}
     raise UsageError(f"{instrument.name}: evidence of kind '{instrument.evidence}' comes with a later release")

@@ -7,6 +7,8 @@ class DeterminismRecord(Frozen):
     """Digests of the same call on the same bytes, in fresh processes; a call that failed says so instead."""
 
     case: str
+    tree: str
+    """Digest of the files that ran."""
     digests: tuple[str, ...]
 
 

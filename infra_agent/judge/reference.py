@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+from infra_agent import share
 from infra_agent.errors import UsageError
 from infra_agent.judge.tensors import Bound
 from infra_agent.sandbox.cage import Result
@@ -19,6 +20,9 @@ from infra_agent.sandbox.pool import CagePool
 
 _PROGRAM = "sandboxes.runtime.reference"
 _REPORT_MB = 1024
+_FLOATS = {"float64": "F64", "float32": "F32", "float16": "F16"}
+_INTEGERS = {"int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"}
+_DTYPES = _FLOATS | _INTEGERS
 
 
 class Case(BaseModel):
@@ -45,8 +49,7 @@ class Drawn:
     @property
     def shapes(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Stage -> (safetensors dtype, shape) of what a candidate must return."""
-        names = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "int8": "I8", "uint8": "U8"}
-        return {stage: (names[value.dtype.name], value.shape) for stage, value in self.reference.items()}
+        return {stage: (_DTYPES[value.dtype.name], value.shape) for stage, value in self.reference.items()}
 
 
 class Reference:
@@ -54,7 +57,7 @@ class Reference:
 
     def __init__(self, judge_folder: Path) -> None:
         self._where = judge_folder / "task.py"
-        self._pool = CagePool("reference", {"/judge": judge_folder})
+        self._pool = CagePool("reference", {"/judge": judge_folder}, share.hidden())
 
     def _ask(self, operation: str, **args: Any) -> tuple[Any, bytes]:
         with self._pool.cage() as cage:
@@ -84,16 +87,32 @@ class Reference:
             group, _, stage = name.partition("/")
             groups[group][stage] = value
         for stage in case.bounds:
+            self._check_shapes(case, stage, groups["truth"].get(stage), groups["reference"].get(stage))
             if not (np.isfinite(groups["truth"][stage]).all() and np.isfinite(groups["reference"][stage]).all()):
                 raise UsageError(
                     f"{self._where}: case {case.name}: stage {stage} of the truth or the reference is not finite: the task is invalid"
                 )
         return Drawn(save_tensors(groups["inputs"]), groups["truth"], groups["reference"])
 
+    def _check_shapes(self, case: Case, stage: str, truth: np.ndarray | None, reference: np.ndarray | None) -> None:
+        where = f"{self._where}: case {case.name}: stage {stage}"
+        if truth is None or reference is None:
+            raise UsageError(f"{where} has a bound, but truth() or reference() does not return it")
+        if truth.shape != reference.shape or truth.dtype != np.float64:
+            raise UsageError(
+                f"{where}: truth must be float64 of the reference's shape; found {truth.dtype} {truth.shape}, {reference.shape}"
+            )
+        if reference.dtype.name not in _DTYPES:
+            raise UsageError(f"{where}: dtype {reference.dtype} is not supported; use one of {', '.join(_DTYPES)}")
+
     def sensitivity(self, case: Case, seed: int) -> dict[str, Any]:
         """For an audit: how much each input matters, which stages are constant, whether all is finite."""
         found, _ = self._ask("sensitivity", split=case.split, case=case.name, seed=seed)
         return found  # type: ignore[no-any-return]
+
+    def abort(self) -> None:
+        """Kill the cage in use, from any thread."""
+        self._pool.abort()
 
     def close(self) -> None:
         """End the cage."""

@@ -5,20 +5,24 @@ than the label says. It is paired with the judged comparison of output bytes.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from infra_agent.frozen import Frozen
+from infra_agent.judge.tensors import EmulatedDot
 from infra_agent.session.observation import FileWhere, Finding, LineWhere, Metric, Status
 from infra_agent.task.spec import Static
+
+Count = Annotated[int, Field(ge=0, le=2**40)]
+"""A count the instrument reports: it is written beside the candidate, so its range is checked."""
 
 
 class Dot(Frozen):
     """A matrix product by source line; ``unit`` is where it runs: tensor_core | fma."""
 
     file: str
-    line: int
+    line: Count
     precision: str
     operand: str
     unit: str
@@ -28,9 +32,9 @@ class Spill(Frozen):
     """Spill instructions that a source line caused."""
 
     file: str
-    line: int
-    stores: int
-    loads: int
+    line: Count
+    stores: Count
+    loads: Count
 
 
 class Kernel(Frozen):
@@ -38,18 +42,18 @@ class Kernel(Frozen):
 
     name: str
     file: str
-    line: int
+    line: Count
     constexprs: dict[str, Any]
     signature: dict[str, str]
-    num_warps: int
-    num_stages: int
-    shared_bytes: int
-    registers: int
-    stack_bytes: int
-    spill_stores: int
-    spill_loads: int
-    tensor_core_instructions: int
-    fma_instructions: int
+    num_warps: Count
+    num_stages: Count
+    shared_bytes: Count
+    registers: Count
+    stack_bytes: Count
+    spill_stores: Count
+    spill_loads: Count
+    tensor_core_instructions: Count
+    fma_instructions: Count
     dots: tuple[Dot, ...]
     spills: tuple[Spill, ...]
     ptx_sha256: str
@@ -77,6 +81,8 @@ class StaticRecord(Frozen):
     """What compiling one tree for ``target`` said."""
 
     target: str
+    tree: str = ""
+    """Digest of the files that were compiled, set by the host."""
     kernels: tuple[Kernel, ...]
     errors: tuple[KernelError, ...] = ()
     notes: tuple[str, ...] = ()
@@ -169,7 +175,7 @@ def metrics(found: StaticRecord, base: StaticRecord) -> tuple[Metric, ...]:
     return tuple(listed)
 
 
-def precision_mismatch(emulated: tuple[dict[str, Any], ...], found: StaticRecord) -> list[Finding]:
+def precision_mismatch(emulated: tuple[EmulatedDot, ...], found: StaticRecord) -> list[Finding]:
     """Lines whose float32 dots ran at another precision under emulation than the compiler was asked for."""
     compiled: dict[tuple[str, int], set[str]] = {}
     for kernel in found.kernels:
@@ -177,9 +183,9 @@ def precision_mismatch(emulated: tuple[dict[str, Any], ...], found: StaticRecord
             if dot.operand == "fp32":
                 compiled.setdefault((dot.file, dot.line), set()).add(dot.precision)
     ran: dict[tuple[str, int], set[str]] = {}
-    for entry in emulated:
-        if entry["operand"] == "fp32":
-            ran.setdefault((entry["file"], entry["line"]), set()).add(entry["precision"])
+    for seen_dot in emulated:
+        if seen_dot.operand == "fp32":
+            ran.setdefault((seen_dot.file, seen_dot.line), set()).add(seen_dot.precision)
     findings = []
     for place in sorted(compiled.keys() | ran.keys()):
         asked, seen = compiled.get(place, set()), ran.get(place, set())

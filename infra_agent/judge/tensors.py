@@ -6,7 +6,6 @@ replay recomputes every status without the bytes.
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -20,11 +19,19 @@ _EPSILON = 2.0**-23
 """Of float32: no reference is credited with less error of its own."""
 
 
-class Bound(Frozen):
-    """``error``: relative Frobenius error against truth. ``ratio``: that error over the reference's own."""
+_LARGEST = 1e30
+"""Stands for what has no bound: a magnitude in a record is always finite."""
 
-    error: float
-    ratio: float
+
+class Bound(Frozen):
+    """Limits of one stage, all relative to truth."""
+
+    error: float = Field(gt=0)
+    """Relative Frobenius error."""
+    ratio: float = Field(gt=0)
+    """That error over the reference's own."""
+    peak: float = Field(default=40.0, gt=0)
+    """Largest error of one element, in units of ``error`` times truth's root mean square: a wrong corner shows in no norm."""
 
 
 class Spot(Frozen):
@@ -54,15 +61,31 @@ class StageRecord(Frozen):
 
     @property
     def error(self) -> float:
-        """Relative Frobenius error; infinite when truth is zero and the output is not."""
+        """Relative Frobenius error; 1e30 when truth is zero and the output is not."""
         if self.sum_sq_truth == 0.0:
-            return 0.0 if self.sum_sq_error == 0.0 else math.inf
-        return math.sqrt(self.sum_sq_error / self.sum_sq_truth)
+            return 0.0 if self.sum_sq_error == 0.0 else _LARGEST
+        return min(math.sqrt(self.sum_sq_error / self.sum_sq_truth), _LARGEST)
+
+    @property
+    def peak(self) -> float:
+        """The largest error of one element over truth's root mean square."""
+        scale = math.sqrt(self.sum_sq_truth / self.count) if self.count else 0.0
+        return min(self.max_error / scale, _LARGEST) if scale else (_LARGEST if self.max_error else 0.0)
 
     @property
     def reference_error(self) -> float:
         """The same for the reference in its declared precision."""
         return math.sqrt(self.reference_sum_sq_error / self.sum_sq_truth) if self.sum_sq_truth else 0.0
+
+
+class EmulatedDot(Frozen):
+    """A dot by where it stands, the precision it asked for, what it multiplies, and how often it ran."""
+
+    file: str = Field(max_length=500)
+    line: int = Field(ge=0, le=10**7)
+    precision: str = Field(max_length=20)
+    operand: str = Field(max_length=20)
+    count: int = Field(ge=0, le=10**12)
 
 
 class CompareRecord(Frozen):
@@ -71,6 +94,8 @@ class CompareRecord(Frozen):
     case: str
     split: str
     size: int
+    tree: str
+    """Digest of the files that ran."""
     ended: str
     ending: str = ""
     """The last lines the candidate printed when it did not end well."""
@@ -78,8 +103,8 @@ class CompareRecord(Frozen):
     stages: dict[str, StageRecord] = Field(default_factory=dict)
     problems: dict[str, str] = Field(default_factory=dict)
     output_digest: str = ""
-    dots: tuple[dict[str, Any], ...] = ()
-    """Dots that the emulator saw: file, line, precision, operand, count. Written beside the candidate."""
+    dots: tuple[EmulatedDot, ...] = ()
+    """Dots that the emulator saw. Written beside the candidate."""
     entry_s: float = 0.0
     """Seconds the entry took, by the clock beside the candidate: advice, read by no gate."""
     loaded: dict[str, str] = Field(default_factory=dict)
@@ -95,7 +120,8 @@ def compare(output: bytes, layout: Layout, truth: Mapping[str, np.ndarray], refe
         value = raw.view(dtype).reshape(slot.shape)
         before, after = output[slot.offset - GUARD : slot.offset], output[slot.offset + slot.nbytes :][:GUARD]
         intact = before.count(POISON) == GUARD and after.count(POISON) == len(after)
-        untouched = int((raw.reshape(-1, dtype.itemsize) == POISON).all(axis=1).sum())
+        poisoned = (raw.reshape(-1, dtype.itemsize) == POISON).all(axis=1)
+        untouched = int(poisoned.sum()) if dtype.kind == "f" else 0  # in an integer the poison is a value: -1
         records[stage] = _stage(value, truth[stage], reference[stage], untouched, intact)
     return records
 
@@ -103,7 +129,8 @@ def compare(output: bytes, layout: Layout, truth: Mapping[str, np.ndarray], refe
 def _stage(value: np.ndarray, truth: np.ndarray, reference: np.ndarray, untouched: int, intact: bool) -> StageRecord:
     finite = np.isfinite(value)
     whole = bool(finite.all())
-    difference = value.astype(np.float64) - truth
+    with np.errstate(over="ignore", invalid="ignore"):  # an absurd output is a large error, not a warning
+        difference = np.clip(value.astype(np.float64) - truth, -_LARGEST, _LARGEST)
     squared = np.square(difference if whole else np.where(finite, difference, 0.0))
     weight = np.square(truth)
     return StageRecord(
@@ -117,7 +144,7 @@ def _stage(value: np.ndarray, truth: np.ndarray, reference: np.ndarray, untouche
         sum_sq_truth=float(weight.sum()),
         max_error=float(np.sqrt(squared.max(initial=0.0))),
         reference_sum_sq_error=float(np.square(reference.astype(np.float64) - truth).sum()),
-        worst=_worst_tile(squared, weight) if value.ndim >= 2 else None,
+        worst=_worst_tile(squared, weight) if value.ndim >= 2 and value.size else None,
     )
 
 
@@ -138,7 +165,7 @@ def _worst_tile(squared: np.ndarray, weight: np.ndarray) -> Spot:
 def stage_fault(record: CompareRecord, stage: str) -> tuple[str, float, str] | None:
     """(kind, magnitude, message) of what is wrong with a stage; None when it is within its bound."""
     found, bound = record.stages.get(stage), record.bounds[stage]
-    if found is None or found.untouched == found.count:
+    if found is None or (found.count and found.untouched == found.count):
         return "incorrect", 1e9, f"stage was not produced ({record.problems.get(stage, 'its buffer was never written')})"
     if not found.guard_intact:
         return "tampered", 1e12, "bytes outside the stage's buffer were written"
@@ -147,6 +174,9 @@ def stage_fault(record: CompareRecord, stage: str) -> tuple[str, float, str] | N
     if found.error > bound.error:
         over = found.error / bound.error
         return "incorrect", over, f"relative error {found.error:.2e}, limit {bound.error:.0e} ({over:.3g} times over)"
+    if found.peak > bound.peak * bound.error:
+        over = found.peak / (bound.peak * bound.error)
+        return "incorrect", over, f"one element is off by {found.peak:.2e} of the stage's scale, {over:.3g} times the limit for one"
     own = max(found.reference_error, _EPSILON)
     if found.error > bound.ratio * own:
         return (
@@ -160,7 +190,7 @@ def stage_fault(record: CompareRecord, stage: str) -> tuple[str, float, str] | N
 def assess(record: CompareRecord) -> tuple[Status, str | None, tuple[Finding, ...]]:
     """Status, kind of failure and findings of one case."""
     if record.ended != "ok":
-        kind = {"timeout": "timeout"}.get(record.ended, "crashed")
+        kind = {"timeout": "timeout", "bad_report": "tampered"}.get(record.ended, "crashed")
         where = TensorWhere(case=record.case, stage="all")
         return "fail", kind, (Finding(kind=kind, where=where, magnitude=1e12, message=f"ended with {record.ended}: {record.ending}"),)
     findings = []
@@ -182,7 +212,6 @@ def metrics(record: CompareRecord) -> tuple[Metric, ...]:
     return tuple(
         Metric(name=f"error.{stage}@{record.case}", value=stage_record.error, target=record.bounds[stage].error)
         for stage, stage_record in found.items()
-        if math.isfinite(stage_record.error)
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from infra_agent.errors import ModelError
+from infra_agent.frozen import one_line
 from infra_agent.models.base import Reply, ToolSchema
 from infra_agent.session.context import Message
 from infra_agent.session.events import ToolCall
@@ -69,7 +70,7 @@ class Manual:
         try:
             said = _ReplyFile.model_validate_json(raw)
         except ValidationError as error:
-            raise ModelError(f"{path}: {error.errors()[0]['msg']}; expected {{text, tool_calls: [{{name, arguments}}]}}") from error
+            raise ModelError(f"{path}: {one_line(error)}; expected {{text, tool_calls: [{{name, arguments}}]}}") from error
         calls = tuple(
             ToolCall(id=call.id or f"call-{self._number}-{n}", name=call.name, arguments=json.dumps(call.arguments))
             for n, call in enumerate(said.tool_calls)

@@ -4,26 +4,36 @@ from pathlib import Path
 
 from infra_agent import canonical
 from infra_agent.errors import JudgedError, UsageError
-from infra_agent.proposal.store import Proposal
+from infra_agent.gates import recompute
+from infra_agent.proposal.store import Proposal, find_proposal
 from infra_agent.session import events
 from infra_agent.session.log import SessionLog
 from infra_agent.task.repository import BRANCH, Repository
 
+_ELSEWHERE = "merge into a new branch: --into NAME"
+
 
 def binding(proposal: Proposal) -> str:
-    """Digest over patch, base, policy, evidence and the proposal's own event. Reads every blob it binds to."""
-    blobs = proposal.session.blobs
+    """Digest over patch, base, policy, evidence, verdict and the proposal's own event.
+
+    Raises JudgedError when the verdict does not follow from its records, BrokenLogError when a record is not what it was.
+    """
+    session, made = proposal.session, proposal.made
     if proposal.verdict is None:
-        raise UsageError(f"{proposal.id} was never judged; run: infra-agent gate")
-    evidence = sorted({digest for check in proposal.verdict.verdict.checks for digest in check.records.values()})
-    for digest in (*evidence, proposal.made.patch, proposal.session.header.policy):
-        blobs.get(digest)  # raises when the bytes are not what was judged
+        raise UsageError(f"{proposal.id} was never judged; its session ended before the gate did")
+    verdict = proposal.verdict.verdict
+    found = recompute.faults(verdict, made, session.header, session.blobs)
+    if found:
+        raise JudgedError(f"{proposal.id}: the verdict does not hold: {found[0]}; see: infra-agent replay {session.header.session}")
+    evidence = sorted({digest for check in verdict.checks for digest in check.records.values()})
+    for digest in (*evidence, made.patch, session.header.policy):
+        session.blobs.get(digest)  # raises when the bytes are not what was judged
     bound = {
-        "patch": proposal.made.patch,
-        "base": proposal.made.base,
-        "policy": proposal.session.header.policy,
+        "patch": made.patch,
+        "base": made.base,
+        "policy": session.header.policy,
         "evidence": evidence,
-        "verdict": proposal.verdict.verdict.model_dump(mode="json"),
+        "verdict": verdict.model_dump(mode="json"),
         "proposal": proposal.entry.hash,
     }
     return canonical.digest_of(bound)
@@ -46,30 +56,44 @@ def decide(proposal: Proposal, decision: str, reviewer: str, reason: str) -> eve
     return event
 
 
-def merge(proposal: Proposal, home: Path, into: str = BRANCH) -> events.Merged:
-    """Commit an approved proposal onto a branch. Raises when there is no approval, or it no longer binds."""
-    if proposal.merged:
-        raise UsageError(f"{proposal.id} is merged already, as {proposal.merged.commit[:12]}")
-    review = proposal.review
-    if review is None or review.decision != "approve":
-        raise UsageError(f"{proposal.id} is not approved; run: infra-agent approve {proposal.id} --reviewer NAME --reason TEXT")
-    if review.binding != binding(proposal):
-        raise JudgedError(
-            f"{proposal.id}: the approval is void: patch, base, policy, evidence or verdict changed since; review and approve again"
-        )
-    repository = Repository(home / "repos" / f"{proposal.session.header.task}.git")
-    head = repository.branch(into)
-    if head is None:
-        raise UsageError(f"branch '{into}' does not exist in {repository.folder}")
-    patch = proposal.session.blobs.get(proposal.made.patch)
-    change = repository.commit_tree(repository.apply(proposal.made.base, patch), [proposal.made.base], _message(proposal))
-    tree = repository.merge(head, change)
-    commit = repository.commit_tree(tree, [head], _message(proposal))
-    repository.move_branch(into, commit, head)
-    event = events.Merged(proposal=proposal.id, commit=commit, branch=into)
-    with SessionLog(proposal.session.folder) as log:
+def merge(name: str, home: Path, into: str = BRANCH) -> events.Merged:
+    """Commit an approved proposal onto a branch. Raises when there is no approval, or it no longer binds.
+
+    The session is locked before anything is read, so that two merges of one proposal cannot both happen.
+    """
+    with SessionLog(find_proposal(name).session.folder) as log:
+        proposal = find_proposal(name)
+        review = proposal.review
+        if proposal.merged:
+            raise UsageError(f"{proposal.id} is merged already, as {proposal.merged.commit[:12]}")
+        if review is None or review.decision != "approve":
+            raise UsageError(f"{proposal.id} is not approved; run: infra-agent approve {proposal.id} --reviewer NAME --reason TEXT")
+        if review.binding != binding(proposal):
+            raise JudgedError(f"{proposal.id}: the approval is void: patch, base, policy, evidence or verdict changed since; approve again")
+        commit = _commit(proposal, Repository(home / "repos" / f"{proposal.session.header.task}.git"), into)
+        event = events.Merged(proposal=proposal.id, commit=commit, branch=into)
         log.append(event)
     return event
+
+
+def _commit(proposal: Proposal, repository: Repository, into: str) -> str:
+    """Move the branch to a commit whose tree is the one that was judged; a branch that does not exist starts at base."""
+    made = proposal.made
+    head = repository.branch(into)
+    judged = repository.apply(made.base, proposal.session.blobs.get(made.patch))
+    parent = head or made.base
+    if not repository.contains(parent, made.base):
+        raise UsageError(
+            f"branch '{into}' does not contain base {made.base[:12]}: the workspace changed; merge into a new branch: --into NAME"
+        )
+    change = repository.commit_tree(judged, [made.base], _message(proposal))
+    if repository.merge(parent, change) != judged:
+        raise JudgedError(
+            f"branch '{into}' moved since base {made.base[:12]}: the merged files were never judged; merge into a new branch: --into NAME"
+        )
+    commit = repository.commit_tree(judged, [parent], _message(proposal))
+    repository.move_branch(into, commit, head)
+    return commit
 
 
 def _message(proposal: Proposal) -> str:

@@ -1,6 +1,5 @@
 """Sessions and proposals on disk. A proposal is a projection of its session's log; nothing is stored twice."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -8,14 +7,10 @@ from typing import TypeVar
 from infra_agent.errors import UsageError
 from infra_agent.session import events
 from infra_agent.session.log import Blobs, BrokenLogError, Entry, read
+from infra_agent.share import home
 
 _ID_DIGITS = 12
 T = TypeVar("T")
-
-
-def home() -> Path:
-    """Where sessions, repositories and audits live: INFRA_AGENT_HOME, else .infra-agent in the current folder."""
-    return Path(os.environ.get("INFRA_AGENT_HOME", ".infra-agent")).resolve()
 
 
 def proposal_id(entry: Entry) -> str:
@@ -121,10 +116,10 @@ def all_proposals() -> tuple[list[Proposal], list[str]]:
     return listed, unreadable
 
 
-def find_proposal(name: str) -> Proposal:
-    """A proposal by id or unique beginning. Raises UsageError listing the latest."""
+def find_proposal(name: str, whole: bool = False) -> Proposal:
+    """A proposal by id or, unless ``whole`` is asked for, by a unique beginning. Raises UsageError listing the latest."""
     listed, unreadable = all_proposals()
-    found = [p for p in listed if p.id.startswith(name)]
+    found = [p for p in listed if p.id == name or (not whole and p.id.startswith(name))]
     if len(found) != 1:
         latest = ", ".join(p.id for p in listed[-5:]) or "none"
         broken = f"; sessions that cannot be read: {', '.join(unreadable)}" if unreadable else ""

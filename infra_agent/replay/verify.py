@@ -6,24 +6,18 @@ verdict, from judge-written records. Carried: the numbers inside those records, 
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from infra_agent import canonical
-from infra_agent.gates import checks, policy
+from infra_agent.gates import policy, recompute
 from infra_agent.gates.action import describe
 from infra_agent.judge import seeds
 from infra_agent.judge.measure import Context, observe
-from infra_agent.judge.records import DeterminismRecord, RanRecord
-from infra_agent.judge.static import StaticRecord
-from infra_agent.judge.tensors import CompareRecord
-from infra_agent.judge.verdict import decide
-from infra_agent.proposal.store import Proposal, Session, proposal_id, proposals_of
+from infra_agent.proposal.store import Proposal, Session, proposals_of
 from infra_agent.session import events
 from infra_agent.session.context import chain, project
-from infra_agent.session.verdict import Check
-from infra_agent.task.spec import Static, TaskSpec
+from infra_agent.task.spec import TaskSpec
 
 
 @dataclass
@@ -73,7 +67,7 @@ def verify(session: Session) -> Report:
 def _blobs(session: Session, report: Report) -> None:
     """Every blob on disk has the digest that is its name; a missing one shows where it is read."""
     folder = session.blobs.folder
-    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+    for path in sorted(p for p in folder.iterdir() if not p.name.startswith(".")) if folder.is_dir() else []:
         report.expect("blob digests", canonical.digest(path.read_bytes()) == path.name, str(path))
 
 
@@ -105,7 +99,10 @@ def _actions(session: Session, report: Report) -> None:
     rules = policy.parse(session.blobs.get(session.header.policy).decode(), f"policy of {session.header.session}")
     base_paths = frozenset(json.loads(session.blobs.get(session.header.base_files)))
     proposed = {e.event.action: e.event for e in session.entries if isinstance(e.event, events.ActionProposed)}
+    allowed = {e.event.action for e in session.entries if isinstance(e.event, events.GateDecided) and e.event.decision == "allow"}
     for entry in session.entries:
+        if isinstance(entry.event, events.ExecStarted | events.ProposalMade):
+            report.expect("actions allowed", entry.event.action in allowed, f"line {entry.seq + 1}, {entry.event.action}")
         if isinstance(entry.event, events.GateDecided):
             action = proposed[entry.event.action]
             decision = rules.decide(describe(action.tool, action.arguments, spec, base_paths))
@@ -132,57 +129,18 @@ def _observations(session: Session, report: Report) -> None:
 
 
 def _proposal(proposal: Proposal, report: Report) -> None:
-    """Every check with a record, then the verdict from the checks."""
-    report.expect("proposal ids", proposal_id(proposal.entry) == proposal.id, proposal.id)
+    """Every check from its records, the patch against what was checked, the verdict from the checks."""
     if proposal.verdict is None:
         report.notes.append(f"{proposal.id} was never judged")
         return
     session, verdict = proposal.session, proposal.verdict.verdict
+    report.recomputed["verdicts"] += 1
     for check in verdict.checks:
-        again = _check_again(check, session)
-        if again is None:
-            report.carried["checks"] += 1
-        else:
-            same = again == check.model_copy(update={"records": {}, "excused": False})
-            report.expect("checks", same, f"{proposal.id}, check {check.name}")
-    report.expect("verdicts", decide(verdict.checks) == verdict.decision, proposal.id)
-
-
-def _check_again(check: Check, session: Session) -> Check | None:
-    """The check computed from its records; None when it has none and is only carried."""
-    if not check.records or check.name not in _AGAIN:
-        return None
-    records = {name: session.blobs.get(digest) for name, digest in check.records.items()}
-    return _AGAIN[check.name](records, _spec(session))
-
-
-def _compares(records: Mapping[str, bytes]) -> list[CompareRecord]:
-    return [CompareRecord.model_validate_json(data) for data in records.values()]
-
-
-def _scope(records: Mapping[str, bytes], spec: TaskSpec) -> Check:
-    return checks.scope(records["patch"], spec, frozenset(json.loads(records["base_paths"])))
-
-
-def _static(records: Mapping[str, bytes], spec: TaskSpec) -> Check:
-    found, base = (StaticRecord.model_validate_json(records[name]) for name in ("static", "static.base"))
-    return checks.static(found, base, spec.static or Static(case=""))
-
-
-_AGAIN: dict[str, Callable[[Mapping[str, bytes], TaskSpec], Check]] = {
-    "scope": _scope,
-    "secrets": lambda records, spec: checks.secrets(records["patch"]),
-    "accuracy": lambda records, spec: checks.accuracy(_compares(records), held_out=False),
-    "held_out": lambda records, spec: checks.accuracy(_compares(records), held_out=True),
-    "growth": lambda records, spec: checks.growth(_compares(records), spec.growth),
-    "own_work": lambda records, spec: checks.own_work(CompareRecord.model_validate_json(records["without_kernels"])),
-    "ran": lambda records, spec: checks.ran(RanRecord.model_validate_json(records["ran"])),
-    "determinism": lambda records, spec: checks.determinism(DeterminismRecord.model_validate_json(records["determinism"])),
-    "static": _static,
-    "precision": lambda records, spec: checks.precision(
-        CompareRecord.model_validate_json(records["compare"]), StaticRecord.model_validate_json(records["static"])
-    ),
-}
+        (report.recomputed if check.records else report.carried)["checks"] += 1
+    found = recompute.faults(verdict, proposal.made, session.header, session.blobs)
+    if proposal.verdict.patch != proposal.made.patch:
+        found.append("the verdict is on another patch")
+    report.differences += [f"{proposal.id}: {fault}" for fault in found]
 
 
 def _unfinished(session: Session, report: Report) -> None:

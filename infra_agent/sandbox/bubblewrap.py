@@ -64,17 +64,22 @@ def _system_mounts() -> list[str]:
 
 
 def _python_mounts() -> list[str]:
-    """The interpreter and its packages, with this project's own package hidden: a judge is not for candidates' eyes."""
+    """The interpreter and its packages."""
     argv: list[str] = []
     made: set[Path] = set()
-    package = Path(__file__).resolve().parents[1]
     for folder, place in _python_folders().items():
         argv += [*_parents(Path(place), made), "--ro-bind", str(folder), place]
-        if package.is_relative_to(folder):
-            argv += ["--tmpfs", f"{place}/{package.relative_to(folder)}"]
-    if package.is_relative_to("/usr"):
-        argv += ["--tmpfs", str(package)]
     return argv
+
+
+def _covers(hidden: tuple[Path, ...]) -> list[str]:
+    """An empty tmpfs over every hidden folder that lies under something the cage shows: a judge is not for candidates' eyes.
+
+    It matters where a checkout lies under /usr, or a virtual environment was made in the checkout itself.
+    """
+    shown = {Path("/usr"): "/usr", **_python_folders()}
+    places = [f"{place}/{path.relative_to(folder)}" for path in hidden for folder, place in shown.items() if path.is_relative_to(folder)]
+    return [argument for place in dict.fromkeys(places) for argument in ("--tmpfs", place)]
 
 
 def _own_mounts(extra: dict[str, Path]) -> list[str]:
@@ -94,18 +99,27 @@ def _scratch_mounts(size_mb: int) -> list[str]:
     return [*argv, "--remount-ro", "/"]
 
 
-def command(profile: Profile, extra: dict[str, Path], user_namespace: int | None, worker_fds: tuple[int, int, int]) -> list[str]:
-    """The argv that starts a cage of ``profile``. ``extra`` maps places in the cage to host folders, read-only.
+def command(
+    profile: Profile,
+    extra: dict[str, Path],
+    hidden: tuple[Path, ...],
+    user_namespace: int | None,
+    worker_fds: tuple[int, int, int],
+    info_fd: int,
+) -> list[str]:
+    """The argv that starts a cage of ``profile``.
 
+    ``extra`` maps places in the cage to host folders, read-only; ``hidden`` are existing host folders that must not show.
     ``user_namespace`` is a descriptor from :mod:`userns` on a root host, else None. ``worker_fds`` are the descriptors
-    the worker inherits: the judge's socket, the input mapping, the output mapping.
+    the worker inherits: the judge's socket, the input mapping, the output mapping. Bubblewrap writes PID 1's pid to
+    ``info_fd``.
     """
     # Without --die-with-parent, which fires when the *thread* that started the cage ends: PID 1 ends by itself when the
     # judge's socket closes.
     argv = [executable(), "--unshare-pid", "--as-pid-1", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
-    argv += ["--unshare-cgroup-try", "--new-session", "--hostname", "cage", "--clearenv", "--cap-drop", "ALL"]
+    argv += ["--unshare-cgroup-try", "--new-session", "--hostname", "cage", "--info-fd", str(info_fd), "--clearenv", "--cap-drop", "ALL"]
     capabilities = list(_CAPABILITIES)
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
+    environment = {"PATH": f"{Path(_python()).parent}:/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
     if user_namespace is None:
         # uid 0 of its own namespace: for any other, bubblewrap makes a second user namespace to map back, and the worker
         # would have no say over the pid namespace that the first one owns
@@ -118,7 +132,7 @@ def command(profile: Profile, extra: dict[str, Path], user_namespace: int | None
         environment["CAGE_SETUID"] = str(CAGE_UID)
     for capability in capabilities:
         argv += ["--cap-add", capability]
-    argv += [*_system_mounts(), *_python_mounts(), *_own_mounts(extra), *_scratch_mounts(profile.limits.tmpfs_mb)]
+    argv += [*_system_mounts(), *_python_mounts(), *_covers(hidden), *_own_mounts(extra), *_scratch_mounts(profile.limits.tmpfs_mb)]
     environment |= {
         "CAGE_FDS": ",".join(map(str, worker_fds)),
         "PYTHONPATH": APP,
@@ -127,4 +141,4 @@ def command(profile: Profile, extra: dict[str, Path], user_namespace: int | None
     }
     for key, value in (environment | profile.environment).items():
         argv += ["--setenv", key, value]
-    return [*argv, "--", _python(), "-s", "-B", "-m", "sandboxes.worker"]
+    return [*argv, "--chdir", "/", "--", _python(), "-P", "-s", "-B", "-m", "sandboxes.worker"]

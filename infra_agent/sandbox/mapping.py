@@ -1,5 +1,6 @@
 """The pair of mappings a cage shares with its judge: anonymous memory, nothing on disk, nothing left behind."""
 
+import ctypes
 import fcntl
 import json
 import mmap
@@ -11,6 +12,7 @@ from typing import Any
 from infra_agent.errors import SandboxError
 
 _F_ADD_SEALS = 1033
+_PUNCH_HOLE = 0x1 | 0x2  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 _SEAL_SHRINK, _SEAL_GROW, _SEAL_SEAL, _SEAL_FUTURE_WRITE = 0x2, 0x4, 0x1, 0x10
 GUARD = 4096
 POISON = 0xFF
@@ -65,7 +67,7 @@ class Mappings:
         self._in_used = 0
 
     def write(self, program: str, args: dict[str, Any], sections: dict[str, bytes], layout: Layout) -> int:
-        """Write a request; returns its length in bytes. The rest of the previous request is wiped."""
+        """Write a request; returns its length in bytes. Nothing of the previous request is left in either mapping."""
         placed: dict[str, list[int]] = {}
         head, offset = b"", 0
         for _ in range(2):  # the head's own length decides where sections start: the second pass has it right
@@ -77,12 +79,11 @@ class Mappings:
         if offset > self.in_size or layout.end > self.out_size:
             allowed = f"{self.in_size >> 20} and {self.out_size >> 20}"
             raise SandboxError(f"a request needs {offset >> 20} MiB in and {layout.end >> 20} MiB out; the profile allows {allowed}")
+        self._wipe_input(max(offset, self._in_used))
         self._in[:8] = struct.pack("<Q", len(head))
         self._in[8 : 8 + len(head)] = head
         for name, data in sections.items():
             self._in[placed[name][0] : placed[name][0] + len(data)] = data
-        if self._in_used > offset:
-            self._in[offset : self._in_used] = bytes(self._in_used - offset)
         self._in_used = offset
         self.poison(layout)
         return offset
@@ -93,20 +94,26 @@ class Mappings:
         report = [layout.report_offset, layout.report_bytes]
         return json.dumps({"program": program, "args": args, "sections": placed, "slots": slots, "report": report}).encode()
 
+    def _wipe_input(self, size: int) -> None:
+        """Zero what earlier requests wrote; the seal forbids a hole, the host's own mapping may write."""
+        view = ctypes.c_char.from_buffer(self._in)
+        ctypes.memset(ctypes.addressof(view), 0, size)
+
     def poison(self, layout: Layout) -> None:
-        """Fill everything a child may write for this layout with 0xFF, and the report's length with zero."""
+        """Give back every page a child wrote anywhere in ``out``, then fill this layout's slots and guards with 0xFF."""
+        if ctypes.CDLL(None, use_errno=True).fallocate(self.out_fd, _PUNCH_HOLE, ctypes.c_long(0), ctypes.c_long(self.out_size)):
+            raise SandboxError(f"the output mapping cannot be emptied: {os.strerror(ctypes.get_errno())}")
         self._out[: layout.report_offset] = bytes([POISON]) * layout.report_offset
-        self._out[layout.report_offset : layout.report_offset + 8] = bytes(8)
 
     def output(self, layout: Layout) -> bytes:
         """A snapshot of the slots and their guards, taken once after the request's last process is gone."""
         return self._out[: layout.report_offset]
 
-    def report(self, layout: Layout) -> bytes:
-        """The report the child left; empty when it left none. Raises SandboxError when its length is out of range."""
+    def report(self, layout: Layout) -> bytes | None:
+        """The report the child left; empty when it left none, None when its stated length is impossible."""
         (length,) = struct.unpack_from("<Q", self._out, layout.report_offset)
         if length > layout.report_bytes - 8:
-            raise SandboxError(f"a request's report claims {length} bytes, {layout.report_bytes - 8} are possible")
+            return None
         start = layout.report_offset + 8
         return self._out[start : start + length]
 

@@ -14,10 +14,12 @@ class CagePool:
 
     isolation = Cage.isolation
 
-    def __init__(self, profile: str, mounts: dict[str, Path] | None = None) -> None:
+    def __init__(self, profile: str, mounts: dict[str, Path] | None = None, hidden: tuple[Path, ...] = ()) -> None:
         self._profile = load(profile)
         self._mounts = mounts
+        self._hidden = hidden
         self._idle: list[Cage] = []
+        self._busy: set[Cage] = set()
         self._lock = threading.Lock()
 
     @contextmanager
@@ -25,12 +27,17 @@ class CagePool:
         """A live cage, warm if one is idle."""
         with self._lock:
             taken = self._idle.pop() if self._idle else None
-        cage = taken or Cage(self._profile, self._mounts)
+        cage = taken or Cage(self._profile, self._mounts, self._hidden)
+        with self._lock:
+            self._busy.add(cage)
         try:
             yield cage
         except BaseException:
             cage.close()
             raise
+        finally:
+            with self._lock:
+                self._busy.discard(cage)
         if cage.alive:
             with self._lock:
                 self._idle.append(cage)
@@ -40,8 +47,15 @@ class CagePool:
         with self.cage():
             return
 
+    def abort(self) -> None:
+        """Kill the cages in use, from any thread: their requests end as ``broken``."""
+        with self._lock:
+            busy = list(self._busy)
+        for cage in busy:
+            cage.kill()
+
     def close(self) -> None:
-        """End every idle cage."""
+        """End every idle cage; the next use starts a fresh one."""
         with self._lock:
             idle, self._idle = self._idle, []
         for cage in idle:

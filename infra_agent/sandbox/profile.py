@@ -3,11 +3,11 @@
 import tomllib
 from functools import cache
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from infra_agent import share
 from infra_agent.errors import UsageError
-from infra_agent.frozen import Frozen
+from infra_agent.frozen import Frozen, one_line
 
 
 class Limits(Frozen):
@@ -49,5 +49,5 @@ def load(name: str) -> Profile:
         raise UsageError(f"unknown sandbox profile '{name}'; there are: {known}")
     try:
         return Profile(name=name, **tomllib.loads(path.read_text()))
-    except (tomllib.TOMLDecodeError, ValidationError, TypeError) as error:
-        raise UsageError(f"{path}: {error}") from error
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(f"{path}: {one_line(error)}") from error

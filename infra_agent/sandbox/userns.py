@@ -28,9 +28,13 @@ def mapped_namespace(offset: int) -> Iterator[int]:
         assert holder.stdin and holder.stdout
         if holder.stdout.readline() != b"\n":
             raise SandboxError("user namespaces are refused on this host; allow them: sysctl user.max_user_namespaces=10000")
-        for kind in ("uid", "gid"):
-            with open(f"/proc/{holder.pid}/{kind}_map", "w") as file:
-                file.write(f"0 0 1\n{CAGE_UID} {_HOST_UID_BASE + offset} 1\n")
+        try:
+            for kind in ("uid", "gid"):
+                with open(f"/proc/{holder.pid}/{kind}_map", "w") as file:
+                    file.write(f"0 0 1\n{CAGE_UID} {_HOST_UID_BASE + offset} 1\n")
+        except OSError as error:
+            advice = "this root is one of a container: run outside it, or as an ordinary user"
+            raise SandboxError(f"uids from {_HOST_UID_BASE} up cannot be mapped ({error.strerror}); {advice}") from error
         descriptor = os.open(f"/proc/{holder.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         holder.stdin.close()  # cat ends; the descriptor keeps the namespace
         try:

@@ -22,6 +22,8 @@ class SessionStarted(Frozen):
     """Commit of the task's repository."""
     base_files: str
     """Digest of the blob with path -> SHA-256 of every file at base."""
+    cases: str
+    """Digest of the blob with the names of the public and held-out cases; no message shows it."""
     driver: str
     """person | model:<name> | playbook | unknown."""
     feedback: Literal["dense", "sparse"]

@@ -6,7 +6,11 @@ Readers never repair. :func:`read` says precisely where a log is broken; only ``
 import fcntl
 import json
 import os
+import re
+import signal
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +20,7 @@ from pydantic import ValidationError
 
 from infra_agent import canonical
 from infra_agent.errors import UsageError
+from infra_agent.frozen import one_line
 from infra_agent.session.events import EVENT, OUTSIDE_EFFECTS, VERSION, Event
 from infra_agent.session.redaction import redact
 
@@ -48,13 +53,18 @@ class Blobs:
         path = self.folder / name
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            scratch = self.folder / f".{name}.{os.getpid()}"
-            scratch.write_bytes(data)
+            scratch = self.folder / f".{name}.{os.getpid()}.{threading.get_ident()}"
+            with open(scratch, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
             scratch.replace(path)
         return name
 
     def get(self, name: str) -> bytes:
         """Bytes by digest. Raises BrokenLogError when they are missing or are not what the name says."""
+        if not re.fullmatch(r"[0-9a-f]{64}", name):
+            raise BrokenLogError(f"{self.folder}: {name[:80]!r} is not the name of a blob")
         path = self.folder / name
         try:
             data = path.read_bytes()
@@ -83,10 +93,12 @@ class SessionLog:
     def append(self, event: Event) -> Entry:
         """Write one event; it and all before it are on disk when this returns for events with outside effects."""
         line = envelope(event, len(self.entries), self.entries[-1].hash if self.entries else _FIRST)
-        self._file.write(canonical.encode(line) + b"\n")
-        self._file.flush()
         entry = Entry(line["seq"], line["t"], line["hash"], EVENT.validate_python({**line["data"], "type": line["type"]}))
-        self.entries.append(entry)
+        data = canonical.encode(line) + b"\n"
+        with _uninterrupted():  # an interrupt between the write and the list would give the next event the same number
+            self._file.write(data)
+            self._file.flush()
+            self.entries.append(entry)
         if line["type"].startswith(OUTSIDE_EFFECTS):
             self._sync(entry)
         return entry
@@ -113,6 +125,17 @@ class SessionLog:
         self.close()
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold SIGINT and SIGTERM back until the block is done."""
+    held = {signal.SIGINT, signal.SIGTERM}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def envelope(event: Event, seq: int, previous: str) -> dict[str, Any]:
     """The line of an event; secrets are gone before anything is digested."""
     data = redact(event.model_dump(mode="json"))
@@ -125,11 +148,12 @@ def read(folder: Path) -> list[Entry]:
     """Every entry, with the chain and HEAD checked. Raises BrokenLogError that says where it is broken."""
     path = folder / "session.jsonl"
     try:
+        head = _read_head(folder)  # before the log: a writer may be at work, and HEAD must not be the newer of the two
         data = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{folder}: not a session ({path.name}: {error.strerror})") from error
+        raise UsageError(f"{folder}: not a session ({Path(error.filename or path).name}: {error.strerror})") from error
     entries = list(_entries(path, data))
-    _check_head(folder, entries)
+    _check_head(folder, head, entries)
     return entries
 
 
@@ -146,28 +170,35 @@ def _entries(path: Path, data: bytes) -> Iterator[Entry]:
             if canonical.encode({**line, "hash": claimed}) != text:
                 raise BrokenLogError(f"{where}: not canonical JSON")
             found = canonical.digest_of(line)
-        except (ValueError, AttributeError, KeyError) as error:
-            raise BrokenLogError(f"{where}: not an event ({error})") from error
+            shape = (line["prev"], line["seq"], line["t"], line["type"], dict(line["data"]))
+        except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+            raise BrokenLogError(f"{where}: not an event ({type(error).__name__})") from error
         if found != claimed:
             raise BrokenLogError(f"{where}: its content does not have the hash it states")
-        if line["prev"] != previous or line["seq"] != number:
+        if shape[:2] != (previous, number):
             raise BrokenLogError(f"{where}: does not follow the line before it")
         try:
-            event = EVENT.validate_python({**line["data"], "type": line["type"]}, strict=False)
+            event = EVENT.validate_python({**shape[4], "type": shape[3]})
         except ValidationError as error:
-            raise BrokenLogError(f"{where}: {line['type']}: {error.errors()[0]['msg']}") from error
+            raise BrokenLogError(f"{where}: {shape[3]}: {one_line(error)}") from error
         previous = claimed
-        yield Entry(number, line["t"], claimed, event)
+        yield Entry(number, str(shape[2]), claimed, event)
 
 
-def _check_head(folder: Path, entries: list[Entry]) -> None:
+def _read_head(folder: Path) -> bytes:
+    path = folder / "HEAD"
+    if not path.is_file() and (folder / "session.jsonl").is_file():
+        raise BrokenLogError(f"{path}: missing")
+    return path.read_bytes()
+
+
+def _check_head(folder: Path, data: bytes, entries: list[Entry]) -> None:
     """HEAD names the last event that had to be on disk; a log that ends before it was cut."""
     path = folder / "HEAD"
     try:
-        data = path.read_bytes()
         head = json.loads(data)
-        seq, stated = head["seq"], head["hash"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        seq, stated = int(head["seq"]), str(head["hash"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BrokenLogError(f"{path}: unreadable ({error})") from error
     if data != _head_bytes(seq, stated):
         raise BrokenLogError(f"{path}: not what was written")
@@ -175,7 +206,7 @@ def _check_head(folder: Path, entries: list[Entry]) -> None:
         raise BrokenLogError(
             f"{folder / 'session.jsonl'}: ends at line {len(entries)}, HEAD says line {seq + 1} was written: lines are missing"
         )
-    if entries[seq].hash != stated:
+    if seq < 0 or entries[seq].hash != stated:
         raise BrokenLogError(f"{path}: its hash is not that of line {seq + 1}")
 
 

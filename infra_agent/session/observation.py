@@ -9,6 +9,7 @@ from infra_agent.frozen import Frozen
 Status = Literal["pass", "fail", "inconclusive", "not_run"]
 Trust = Literal["judged", "in-process", "advice"]
 MAX_MODEL_LINES = 40
+_ROOM = MAX_MODEL_LINES - 1  # the first line is the headline
 
 
 class LineWhere(Frozen):
@@ -118,12 +119,17 @@ class Observation(Frozen):
         head = f"{self.instrument}: {self.status}{f' ({self.kind})' if self.kind else ''}"
         if sparse_metric is not None and self.evidence:
             return "\n".join([head, *(_metric_line(m) for m in self.metrics if m.name == sparse_metric)])
-        lines = [f"{head} — {self.headline}", *(_metric_line(m) for m in self.metrics)]
-        room = MAX_MODEL_LINES - len(lines) - 1
         ordered = sorted(self.findings, key=lambda f: -f.magnitude)
-        lines += [f"{f.where}: {f.kind}: {f.message}" for f in ordered[:room]]
-        lines += [f"(+{len(ordered) - room} more findings)"] if len(ordered) > room else []
-        return "\n".join([*lines[:MAX_MODEL_LINES], *([self.body] if self.body else [])])
+        metrics = _clamp([_metric_line(m) for m in self.metrics], max(_ROOM - len(ordered), _ROOM // 2), "metrics")
+        findings = _clamp([f"{f.where}: {f.kind}: {f.message}" for f in ordered], _ROOM - len(metrics), "findings")
+        return "\n".join([f"{head} — {self.headline}", *metrics, *findings, *([self.body] if self.body else [])])
+
+
+def _clamp(lines: list[str], most: int, what: str) -> list[str]:
+    """At most ``most`` lines; the last then counts what was left out."""
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], f"(+{len(lines) - most + 1} more {what})"]
 
 
 def _metric_line(metric: Metric) -> str:

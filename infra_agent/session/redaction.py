@@ -7,16 +7,17 @@ from typing import Any
 _PATTERNS = tuple(
     re.compile(pattern)
     for pattern in (
-        r"sk-[A-Za-z0-9_-]{20,}",
-        r"gh[pousr]_[A-Za-z0-9]{30,}",
+        r"(?<![A-Za-z0-9])sk-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,}",
+        r"(?<![A-Za-z0-9])gh[pousr]_[A-Za-z0-9]{30,}",
         r"github_pat_[A-Za-z0-9_]{30,}",
         r"hf_[A-Za-z0-9]{30,}",
-        r"AKIA[0-9A-Z]{16}",
+        r"(?<![A-Za-z0-9])AKIA[0-9A-Z]{16}",
         r"xox[abprs]-[A-Za-z0-9-]{10,}",
         r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----",
     )
 )
-_NAMED = re.compile(r"(?i)(api_?key|token|secret|password)$")
+_NAMED = re.compile(r"(?i)key|token|secret|passw|credential")
+_IN_URL = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
 _SHORTEST = 12
 MASK = "[redacted]"
 
@@ -30,7 +31,7 @@ def redact_text(text: str) -> str:
     """``text`` with known forms of keys, and the secrets of this process's environment, masked."""
     for value in _environment_values():
         text = text.replace(value, MASK)
-    for pattern in _PATTERNS:
+    for pattern in (*_PATTERNS, _IN_URL):
         text = pattern.sub(MASK, text)
     return text
 

@@ -21,6 +21,7 @@ class FileChange:
     added: int
     removed: int
     added_lines: tuple[bytes, ...]
+    binary: bool
 
 
 def changes(patch: bytes) -> list[FileChange]:
@@ -42,12 +43,13 @@ def _change(section: bytes) -> FileChange:
         kind = "deleted"
     plus = tuple(line[1:] for line in lines[end:] if line.startswith(b"+"))
     minus = sum(1 for line in lines[end:] if line.startswith(b"-"))
-    return FileChange(path, kind, modes, len(plus), minus, plus)
+    binary = any(line.startswith((b"GIT binary patch", b"Binary files")) for line in lines)
+    return FileChange(path, kind, modes, len(plus), minus, plus, binary)
 
 
 def _path(names: bytes) -> str:
     """``a/PATH b/PATH``, perhaps quoted; both halves are the same path."""
     half = names[: (len(names) - 1) // 2]
     if half.startswith(b'"'):
-        half = codecs.escape_decode(half.strip(b'"'))[0]
-    return half.removeprefix(b"a/").decode(errors="surrogateescape")
+        half = codecs.escape_decode(half[1:-1])[0]
+    return half.removeprefix(b"a/").decode(errors="backslashreplace")

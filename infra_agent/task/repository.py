@@ -4,6 +4,7 @@ A task's ``workspace/`` is imported into a bare repository at first use. The imp
 date, so that the same workspace gives the same base commit everywhere.
 """
 
+import fcntl
 import os
 import subprocess
 import tempfile
@@ -43,6 +44,15 @@ class Repository:
 
     def git(self, *arguments: str, stdin: bytes = b"", index: Path | None = None, dates: str | None = None) -> bytes:
         """Run git; returns its output. Raises UsageError with git's last line when it fails."""
+        done = self._run(*arguments, stdin=stdin, index=index, dates=dates)
+        if done.returncode:
+            text = done.stderr.decode(errors="replace").strip().splitlines()
+            raise UsageError(f"git {arguments[0]}: {text[-1] if text else f'exit {done.returncode}'}")
+        return done.stdout
+
+    def _run(
+        self, *arguments: str, stdin: bytes = b"", index: Path | None = None, dates: str | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
         environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **_ENVIRONMENT}
         if index is not None:
             environment["GIT_INDEX_FILE"] = str(index)
@@ -50,13 +60,9 @@ class Repository:
             environment |= {"GIT_AUTHOR_DATE": dates, "GIT_COMMITTER_DATE": dates}
         argv = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.autocrlf=false", "--git-dir", str(self.folder), *arguments]
         try:
-            done = subprocess.run(argv, input=stdin, capture_output=True, env=environment, check=False)
+            return subprocess.run(argv, input=stdin, capture_output=True, env=environment, check=False)
         except FileNotFoundError as error:
             raise UsageError("git is missing; install it: apt install git") from error
-        if done.returncode:
-            text = done.stderr.decode(errors="replace").strip().splitlines()
-            raise UsageError(f"git {arguments[0]}: {text[-1] if text else f'exit {done.returncode}'}")
-        return done.stdout
 
     def write_tree(self, tree: Tree) -> str:
         """Store files; returns the tree's object id."""
@@ -67,8 +73,8 @@ class Repository:
             listed = "".join(f"{scratch}/{number}\n" for number in range(len(paths)))
             ids = self.git("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=listed.encode()).decode().split()
             index = Path(scratch) / "index"
-            entries = "".join(f"100644 {blob}\t{path}\n" for blob, path in zip(ids, paths, strict=True))
-            self.git("update-index", "--index-info", stdin=entries.encode(), index=index)
+            entries = "".join(f"100644 {blob}\t{path}\0" for blob, path in zip(ids, paths, strict=True))
+            self.git("update-index", "-z", "--index-info", stdin=entries.encode(), index=index)
             return self.git("write-tree", index=index).decode().strip()
 
     def read_tree(self, tree_ish: str) -> dict[str, bytes]:
@@ -79,7 +85,7 @@ class Repository:
             meta, path = entry.split(b"\t", 1)
             mode, kind, blob = meta.decode().split()
             if kind == "blob" and mode in ("100644", "100755"):
-                files[path.decode()] = self.git("cat-file", "blob", blob)
+                files[path.decode(errors="backslashreplace")] = self.git("cat-file", "blob", blob)
         return files
 
     def commit_tree(self, tree: str, parents: list[str], message: str, dates: str | None = None) -> str:
@@ -106,15 +112,24 @@ class Repository:
 
     def merge(self, head: str, commit: str) -> str:
         """The tree of a clean three-way merge. Raises ConflictError naming the conflicting paths."""
-        try:
-            return self.git("merge-tree", "--write-tree", head, commit).decode().split()[0]
-        except UsageError as error:
-            raise ConflictError(f"{commit[:12]} does not merge cleanly onto {head[:12]}; rebase the change: {error}") from error
+        done = self._run("merge-tree", "--write-tree", "--name-only", "--no-messages", head, commit)
+        lines = done.stdout.decode(errors="replace").split()
+        if done.returncode:
+            raise ConflictError(
+                f"{commit[:12]} conflicts with {head[:12]} in: {', '.join(lines[1:]) or done.stderr.decode(errors='replace').strip()}"
+            )
+        return lines[0]
+
+    def contains(self, head: str, commit: str) -> bool:
+        """True when ``commit`` is an ancestor of ``head``."""
+        return self._run("merge-base", "--is-ancestor", commit, head).returncode == 0
 
     def branch(self, name: str) -> str | None:
-        """The commit a branch points at; None when there is no such branch."""
-        found = self.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{name}").decode().strip()
-        return found or None
+        """The commit a branch points at; None when there is no such branch. Raises UsageError for a name git refuses."""
+        if self._run("check-ref-format", f"refs/heads/{name}").returncode or name.startswith("-"):
+            raise UsageError(f"'{name}' is not a branch name")
+        done = self._run("rev-parse", "--verify", "--quiet", f"refs/heads/{name}^{{commit}}")
+        return done.stdout.decode().strip() or None
 
     def move_branch(self, name: str, new: str, old: str | None) -> None:
         """Move a branch if it still points at ``old`` (None: if it does not exist)."""
@@ -124,11 +139,13 @@ class Repository:
 def for_task(task: Task, home: Path) -> tuple[Repository, str]:
     """The task's repository under ``home``, made at first use, and the base commit of its workspace."""
     repository = Repository(home / "repos" / f"{task.spec.id}.git")
-    if not (repository.folder / "HEAD").is_file():
-        repository.folder.mkdir(parents=True, exist_ok=True)
-        repository.git("init", "--quiet", "--bare", f"--initial-branch={BRANCH}")
-    tree = repository.write_tree(read_folder(task.workspace))
-    base = repository.commit_tree(tree, [], f"Import the workspace of {task.spec.id}\n", dates=_IMPORT_DATE)
-    if repository.branch(BRANCH) is None:
-        repository.move_branch(BRANCH, base, None)
+    repository.folder.mkdir(parents=True, exist_ok=True)
+    with open(repository.folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two first runs at once
+        if not (repository.folder / "HEAD").is_file():
+            repository.git("init", "--quiet", "--bare", f"--initial-branch={BRANCH}")
+        tree = repository.write_tree(read_folder(task.workspace))
+        base = repository.commit_tree(tree, [], f"Import the workspace of {task.spec.id}\n", dates=_IMPORT_DATE)
+        if repository.branch(BRANCH) is None:
+            repository.move_branch(BRANCH, base, None)
     return repository, base

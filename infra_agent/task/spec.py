@@ -70,7 +70,6 @@ class Metric(Frozen):
 
     stage: str
     case: str
-    name: str = "error"
 
 
 class Platform(Frozen):
@@ -102,3 +101,8 @@ class TaskSpec(Frozen):
     """Model calls a run may make unless told otherwise."""
     wall_s: float = Field(default=900.0, gt=0)
     """Seconds a run may take unless told otherwise."""
+
+    @property
+    def sparse_metric(self) -> str:
+        """Name of the one metric a sparse run shows."""
+        return f"error.{self.metric.stage}@{self.metric.case}"

@@ -36,6 +36,12 @@ def pack(tree: Tree) -> bytes:
     return buffer.getvalue()
 
 
+def plain(path: str) -> bool:
+    """A path inside the workspace as git would print it: relative, no empty or dotted part, nothing to quote or to hide."""
+    parts = path.split("/")
+    return bool(path) and path.isprintable() and not set(path) & set('"\\') and not {"", ".", ".."} & set(parts)
+
+
 def matches(path: str, globs: tuple[str, ...]) -> bool:
     """True when ``path`` matches one of ``globs``; ``**`` spans folders, ``*`` does too (as fnmatch has it)."""
     return any(fnmatchcase(path, pattern) or (pattern.endswith("/**") and path.startswith(pattern[:-2])) for pattern in globs)

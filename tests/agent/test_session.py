@@ -1,6 +1,5 @@
 """Whole sessions on a small task: scripted model, real cages, real git, real judge."""
 
-import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,14 +12,14 @@ from infra_agent.models.base import Reply
 from infra_agent.models.scripted import Scripted
 from infra_agent.proposal import approval
 from infra_agent.proposal.review import render
-from infra_agent.proposal.store import find_proposal, open_session, proposal_id
+from infra_agent.proposal.store import find_proposal, open_session
 from infra_agent.replay.verify import verify
 from infra_agent.session import events
 from infra_agent.session.budget import Limits
 from infra_agent.session.context import project
 from infra_agent.session.events import ToolCall, Usage
 from infra_agent.session.log import SessionLog
-from infra_agent.task.load import Task
+from infra_agent.task.load import Task, load
 from infra_agent.task.repository import Repository
 from tests.support import call, mark_audited, rows_task
 
@@ -63,9 +62,9 @@ def test_from_fault_to_merged_commit(task: Task, home: Path) -> None:
     text = render(proposal)
     assert "h-1 confirmed: the sum runs along the wrong axis" in text and "-    return" in text and "held_out" in text
     with pytest.raises(UsageError, match="not approved"):
-        approval.merge(proposal, home)
+        approval.merge(proposal.id, home)
     approval.decide(proposal, "approve", "A Reviewer", "the axis was wrong")
-    merged = approval.merge(find_proposal(outcome.proposal), home)
+    merged = approval.merge(outcome.proposal, home)
     repository = Repository(home / "repos" / "rows.git")
     assert repository.branch("main") == merged.commit
     message = repository.git("log", "-1", "--format=%B", "main").decode()
@@ -74,7 +73,7 @@ def test_from_fault_to_merged_commit(task: Task, home: Path) -> None:
     assert b"cumsum(product, 0)" in repository.read_tree("main")["rows/entry.py"]
     assert find_proposal(outcome.proposal).state == "merged"
     with pytest.raises(UsageError, match="merged already"):
-        approval.merge(find_proposal(outcome.proposal), home)
+        approval.merge(outcome.proposal, home)
     assert verify(open_session(name)).agrees
 
 
@@ -86,7 +85,7 @@ def test_an_approval_dies_with_what_it_binds_to(task: Task, home: Path) -> None:
         given = next(e.event for e in log.entries if isinstance(e.event, events.VerdictGiven))
         log.append(given.model_copy(update={"verdict": given.verdict.model_copy(update={"isolation": "none"})}))
     with pytest.raises(JudgedError, match="approval is void"):
-        approval.merge(find_proposal(outcome.proposal), home)
+        approval.merge(outcome.proposal, home)
 
 
 def test_changed_evidence_voids_an_approval(task: Task, home: Path) -> None:
@@ -97,7 +96,7 @@ def test_changed_evidence_voids_an_approval(task: Task, home: Path) -> None:
     patch = home / "sessions" / name / "blobs" / proposal.made.patch
     patch.write_bytes(patch.read_bytes().replace(b"product, 0", b"product, 1"))
     with pytest.raises(UsageError, match="do not have the digest"):
-        approval.merge(find_proposal(outcome.proposal), home)
+        approval.merge(outcome.proposal, home)
 
 
 def test_a_failed_proposal_is_told_and_may_be_mended(task: Task, home: Path) -> None:
@@ -171,7 +170,7 @@ def test_budgets_end_a_session_that_can_be_read(task: Task, home: Path) -> None:
 def test_text_alone_is_nudged_then_ends(task: Task, home: Path) -> None:
     model = Scripted([Reply("let me think"), Reply("done"), Reply("really done")])
     _, outcome = session.run(task, model, "model:scripted", session.Options(False, Limits(steps=9), home), lambda event: None)
-    assert outcome.exit_code == 1 and "really done" in outcome.reason
+    assert outcome.exit_code == 3 and "really done" in outcome.reason
 
 
 def test_sparse_hides_everything_but_the_metric(task: Task, home: Path) -> None:
@@ -210,23 +209,36 @@ def test_an_unaudited_task_is_refused_before_anything_runs(tmp_path: Path, home:
     assert not (home / "sessions").exists()
 
 
-def test_verify_finds_a_forged_verdict(task: Task, home: Path) -> None:
-    """Hashes can be made to fit by who writes the log; statuses that do not follow from their records cannot."""
-    wrong = call("edit", path="rows/entry.py", old="product = a @ b", new="product = b @ a")
-    name, _ = run(task, home, wrong, PROPOSE, PROPOSE, PROPOSE)
-    opened = open_session(name)
-    forged_folder = home / "sessions" / "forged"
-    (forged_folder / "blobs").mkdir(parents=True)
-    for blob in opened.blobs.folder.iterdir():
-        (forged_folder / "blobs" / blob.name).write_bytes(blob.read_bytes())
-    renamed = {'"status": "fail"': '"status": "pass"', '"decision": "fail"': '"decision": "pass"'}
-    with SessionLog(forged_folder) as log:
-        for entry in opened.entries:
-            text = json.dumps(entry.event.model_dump(mode="json"))
-            for old, new in renamed.items():
-                text = text.replace(old, new)
-            written = log.append(events.EVENT.validate_json(text))
-            if isinstance(entry.event, events.ProposalMade):
-                renamed[proposal_id(entry)] = proposal_id(written)
-    report = verify(open_session("forged"))
-    assert not report.agrees and any("check accuracy" in difference for difference in report.differences)
+def test_a_pathological_pattern_is_the_cages_problem(task: Task, home: Path) -> None:
+    line = call("edit", path="rows/long.py", old="", new="# " + "a" * 40)
+    name, _ = run(task, home, line, call("search", pattern="(a+)+!"), call("search", pattern="("), call("search", pattern="cumsum"))
+    _, endless, broken, fine = (o.observation for o in observations(name))
+    assert "timeout" in endless.headline and "pattern" in broken.headline and fine.body
+
+
+def test_a_moved_branch_is_not_merged_onto_unjudged(task: Task, home: Path) -> None:
+    _, outcome = run(task, home, *WORK)
+    assert outcome.proposal
+    approval.decide(find_proposal(outcome.proposal), "approve", "A Reviewer", "fine")
+    repository = Repository(home / "repos" / "rows.git")
+    head = repository.branch("main")
+    assert head
+    tree = repository.write_tree({**repository.read_tree(head), "rows/other.py": b"x = 1\n"})
+    repository.move_branch("main", repository.commit_tree(tree, [head], "other\n"), head)
+    with pytest.raises(JudgedError, match="never judged; merge into a new branch"):
+        approval.merge(outcome.proposal, home)
+    assert approval.merge(outcome.proposal, home, "fix/axis").branch == "fix/axis"
+
+
+def test_a_changed_workspace_is_another_base(task: Task, home: Path) -> None:
+    """The first import is on main; a proposal on a later one goes to a branch of its own."""
+    run(task, home, call("view"))
+    (task.workspace / "rows" / "note.py").write_text("x = 1\n")
+    changed = load(str(task.folder))
+    mark_audited(changed, home)
+    _, outcome = run(changed, home, *WORK)
+    assert outcome.proposal
+    approval.decide(find_proposal(outcome.proposal), "approve", "A Reviewer", "fine")
+    with pytest.raises(UsageError, match="does not contain base"):
+        approval.merge(outcome.proposal, home)
+    assert approval.merge(outcome.proposal, home, "later").commit

@@ -55,6 +55,16 @@ def test_a_link_is_not_a_regular_file(tmp_path: Path, home: Path) -> None:
     assert check.kind == "out_of_scope" and "mode 120000" in check.message
 
 
+def test_what_nobody_can_read_or_name_is_out_of_scope(tmp_path: Path, home: Path) -> None:
+    task = rows_task(tmp_path)
+    repository, base = for_task(task, home)
+    tree = repository.read_tree(base)
+    binary, text = bytes(range(256)), b"x\n"
+    for path, data in {"rows/blob.bin": binary, "rows/.gitattributes": text, 'rows/x"y.py': text, "rows/a\nb.py": text}.items():
+        check = checks.scope(repository.diff(base, repository.write_tree({**tree, path: data})), task.spec, BASE)
+        assert (check.status, check.kind) == ("fail", "out_of_scope"), path
+
+
 def test_a_secret_in_an_added_line(tmp_path: Path, home: Path) -> None:
     task = rows_task(tmp_path)
     patch = patch_of(task, home, rows__entry_py=RIGHT + "KEY = 'ghp_" + "Z" * 36 + "'\n")
@@ -66,7 +76,7 @@ def test_a_secret_in_an_added_line(tmp_path: Path, home: Path) -> None:
     ("digests", "kind"), [((SAME, SAME), None), ((SAME, OTHER), "nondeterministic"), (("crashed: boom", "crashed: boom"), "crashed")]
 )
 def test_determinism(digests: tuple[str, ...], kind: str | None) -> None:
-    assert checks.determinism(DeterminismRecord(case="c", digests=digests)).kind == kind
+    assert checks.determinism(DeterminismRecord(case="c", tree="t", digests=digests)).kind == kind
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from infra_agent.judge.static import Dot, Kernel, KernelError, Spill, StaticRecord, assess, metrics, precision_mismatch
+from infra_agent.judge.tensors import EmulatedDot
 from infra_agent.task.spec import Static
 
 LIMITS = Static(case="c", max_spills=4)
@@ -68,8 +69,8 @@ def test_metrics_show_base_where_it_differs() -> None:
     assert found["tensor_core_instructions.k"].target is None
 
 
-def emulated(precision: str, line: int = 9) -> dict[str, Any]:
-    return {"file": "a.py", "line": line, "precision": precision, "operand": "fp32", "count": 1}
+def emulated(precision: str, line: int = 9) -> EmulatedDot:
+    return EmulatedDot(file="a.py", line=line, precision=precision, operand="fp32", count=1)
 
 
 def test_precision_must_agree_line_by_line() -> None:

@@ -14,6 +14,9 @@ TRUTH = RNG.standard_normal(SHAPE)
 REFERENCE = TRUTH.astype(np.float32)
 
 
+OK = {"case": "c", "split": "public", "size": 1, "tree": "t", "ended": "ok"}
+
+
 def judged(value: np.ndarray | None, spoil: int | None = None, bound: float = 1e-5) -> CompareRecord:
     """What the judge records of ``value``; None leaves the slot untouched, ``spoil`` overwrites one byte of the buffer."""
     layout = plan({"y": ("F32", SHAPE)}, 1 << 12)
@@ -24,7 +27,9 @@ def judged(value: np.ndarray | None, spoil: int | None = None, bound: float = 1e
     if spoil is not None:
         buffer[slot.offset + spoil] = 0
     stages = compare(bytes(buffer), layout, {"y": TRUTH}, {"y": REFERENCE})
-    return CompareRecord(case="c", split="public", size=1, ended="ok", bounds={"y": Bound(error=bound, ratio=100.0)}, stages=stages)
+    return CompareRecord(
+        case="c", split="public", size=1, tree="t", ended="ok", bounds={"y": Bound(error=bound, ratio=100.0)}, stages=stages
+    )
 
 
 def test_a_right_output_passes_with_its_error() -> None:
@@ -53,6 +58,46 @@ def test_an_untouched_buffer_is_a_missing_stage() -> None:
     assert kind == "incorrect" and "not produced" in findings[0].message
 
 
+def test_a_wrong_corner_shows_although_the_norm_does_not() -> None:
+    """44 zeroed elements of millions: the norm of the whole is within its limit, one element is not."""
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((2048, 2048))
+    wrong = truth.astype(np.float32)
+    wrong[-1, 20:24] = 0.0
+    layout = plan({"y": ("F32", truth.shape)}, 1 << 12)
+    buffer = bytearray([POISON]) * layout.report_offset
+    slot = layout.slots["y"]
+    buffer[slot.offset : slot.offset + slot.nbytes] = wrong.tobytes()
+    stages = compare(bytes(buffer), layout, {"y": truth}, {"y": truth.astype(np.float32)})
+    bound = Bound(error=2.5e-3, ratio=1e6)
+    record = CompareRecord(**OK, bounds={"y": bound}, stages=stages)
+    assert stages["y"].error < bound.error
+    _, kind, findings = assess(record)
+    assert kind == "incorrect" and "one element" in findings[0].message and "rows 2032-2047" in str(findings[0].where)
+
+
+def other_dtype(value: np.ndarray, dtype: str, name: str, truth: np.ndarray) -> CompareRecord:
+    layout = plan({"y": (name, value.shape)}, 1 << 12)
+    buffer = bytearray([POISON]) * layout.report_offset
+    slot = layout.slots["y"]
+    buffer[slot.offset : slot.offset + slot.nbytes] = value.astype(dtype).tobytes()
+    stages = compare(bytes(buffer), layout, {"y": truth}, {"y": truth.astype(dtype)})
+    return CompareRecord(**OK, bounds={"y": Bound(error=1e-6, ratio=10)}, stages=stages)
+
+
+def test_an_integer_that_equals_the_poison_is_a_value() -> None:
+    truth = np.full((4, 4), -1.0)
+    assert assess(other_dtype(truth, "int32", "I32", truth))[0] == "pass"
+
+
+def test_absurd_outputs_are_a_failure_not_a_crash() -> None:
+    zero = np.zeros((4, 4))
+    assert assess(other_dtype(zero + 1e200, "float64", "F64", zero))[:2] == ("fail", "incorrect")
+    assert assess(other_dtype(zero + 1e200, "float64", "F64", zero + 1))[:2] == ("fail", "incorrect")
+    assert assess(other_dtype(zero, "float32", "F32", zero))[0] == "pass"
+    assert assess(other_dtype(np.zeros((0, 4)), "float32", "F32", np.zeros((0, 4))))[0] == "pass"
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_nan_and_infinity_are_refused(bad: float) -> None:
     wrong = REFERENCE.copy()
@@ -72,11 +117,12 @@ def test_within_the_absolute_bound_but_far_from_the_reference() -> None:
     assert "times the reference's own" in findings[0].message
 
 
-@pytest.mark.parametrize(
-    ("ended", "kind"), [("timeout", "timeout"), ("crashed", "crashed"), ("broken", "crashed"), ("output_limit", "crashed")]
-)
+ENDINGS = {"timeout": "timeout", "crashed": "crashed", "broken": "crashed", "output_limit": "crashed", "bad_report": "tampered"}
+
+
+@pytest.mark.parametrize(("ended", "kind"), ENDINGS.items())
 def test_a_call_that_did_not_end_well_fails(ended: str, kind: str) -> None:
-    record = CompareRecord(case="c", split="public", size=1, ended=ended, ending="why", bounds={"y": Bound(error=1, ratio=1)})
+    record = CompareRecord(case="c", split="public", size=1, tree="t", ended=ended, ending="why", bounds={"y": Bound(error=1, ratio=1)})
     assert assess(record)[:2] == ("fail", kind)
 
 

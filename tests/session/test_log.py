@@ -1,6 +1,8 @@
 """The log: chain, HEAD, blobs; every single-byte change is found and placed."""
 
 import random
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from infra_agent.errors import UsageError
 from infra_agent.session import events
 from infra_agent.session.log import Blobs, BrokenLogError, SessionLog, read
-from infra_agent.session.redaction import MASK, secrets_in
+from infra_agent.session.redaction import MASK, redact_text, secrets_in
 
 
 @pytest.fixture
@@ -92,6 +94,48 @@ def test_secrets_never_reach_the_disk(tmp_path: Path, monkeypatch: pytest.Monkey
         log.append(events.Note(text=f"key {key} and plain-word-secret-42"))
     data = (tmp_path / "s" / "session.jsonl").read_text()
     assert key not in data and "plain-word-secret-42" not in data and data.count(MASK) == 2
+
+
+def test_redaction_neither_misses_nor_overreaches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI-not-real")
+    kept = "disk-cache-eviction-policy-notes-2 task-mask-attention-back-7"
+    said = redact_text(f"db postgres://user:hunter2hunter2@host/x wJalrXUtnFEMI-not-real {kept}")
+    assert said == f"db postgres://{MASK}@host/x {MASK} {kept}"
+
+
+def test_a_reader_beside_a_writer_sees_a_whole_log(tmp_path: Path) -> None:
+    folder, done = tmp_path / "s", threading.Event()
+
+    def write() -> None:
+        with SessionLog(folder) as log:
+            for n in range(150):
+                log.append(events.ModelRequested(model="m", digest="d", messages=n))
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while not (folder / "HEAD").is_file():
+        time.sleep(0.001)
+    looks = 0
+    while not done.is_set():
+        read(folder)
+        looks += 1
+    writer.join()
+    assert looks > 3 and len(read(folder)) == 150
+
+
+@pytest.mark.parametrize("line", [b"[1]", b"{}", b'{"hash":1}', b"[" * 100_000, b"\xff\xfe"])
+def test_a_crafted_line_is_one_clear_error(folder: Path, line: bytes) -> None:
+    with open(folder / "session.jsonl", "ab") as log:
+        log.write(line + b"\n")
+    with pytest.raises(BrokenLogError, match="line 6: not an event"):
+        read(folder)
+
+
+def test_a_blob_is_named_by_a_digest_only(folder: Path) -> None:
+    for name in ("/dev/zero", "../session.jsonl", "x"):
+        with pytest.raises(BrokenLogError, match="not the name of a blob"):
+            Blobs(folder / "blobs").get(name)
 
 
 def test_secrets_are_named_by_pattern_only() -> None:

@@ -1,0 +1,120 @@
+"""A verdict asked again of its own records: what must follow, follows, or it is named.
+
+Two readers need this: ``replay``, and an approval, which is worth something only for a verdict that holds.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+
+from infra_agent import canonical
+from infra_agent.gates import checks
+from infra_agent.gates.proposal import expected_checks
+from infra_agent.judge.records import DeterminismRecord, RanRecord
+from infra_agent.judge.static import StaticRecord
+from infra_agent.judge.tensors import CompareRecord
+from infra_agent.judge.verdict import decide
+from infra_agent.session import events
+from infra_agent.session.log import Blobs
+from infra_agent.session.verdict import Check, Verdict
+from infra_agent.task.patch import changes
+from infra_agent.task.spec import Static, TaskSpec
+
+Records = Mapping[str, bytes]
+_CARRIED = {"applies"}
+"""Needs the repository: replay has none, a merge applies the patch itself."""
+
+
+def _compares(records: Records) -> list[CompareRecord]:
+    return [CompareRecord.model_validate_json(data) for data in records.values()]
+
+
+def _static(records: Records, spec: TaskSpec) -> Check:
+    found, base = (StaticRecord.model_validate_json(records[name]) for name in ("static", "static.base"))
+    return checks.static(found, base, spec.static or Static(case=""))
+
+
+def _precision(records: Records, spec: TaskSpec) -> Check:
+    return checks.precision(CompareRecord.model_validate_json(records["compare"]), StaticRecord.model_validate_json(records["static"]))
+
+
+_AGAIN: dict[str, Callable[[Records, TaskSpec], Check]] = {
+    "scope": lambda records, spec: checks.scope(records["patch"], spec, frozenset(json.loads(records["base_paths"]))),
+    "secrets": lambda records, spec: checks.secrets(records["patch"]),
+    "accuracy": lambda records, spec: checks.accuracy(_compares(records), held_out=False),
+    "held_out": lambda records, spec: checks.accuracy(_compares(records), held_out=True),
+    "growth": lambda records, spec: checks.growth(_compares(records), spec.growth),
+    "own_work": lambda records, spec: checks.own_work(CompareRecord.model_validate_json(records["without_kernels"])),
+    "ran": lambda records, spec: checks.ran(RanRecord.model_validate_json(records["ran"])),
+    "determinism": lambda records, spec: checks.determinism(DeterminismRecord.model_validate_json(records["determinism"])),
+    "static": _static,
+    "precision": _precision,
+}
+
+
+def again(check: Check, blobs: Blobs, spec: TaskSpec) -> Check | None:
+    """The check computed from its records; None when it has none."""
+    if not check.records or check.name not in _AGAIN:
+        return None
+    records = {name: blobs.get(digest) for name, digest in check.records.items()}
+    return _AGAIN[check.name](records, spec)
+
+
+def faults(verdict: Verdict, made: events.ProposalMade, header: events.SessionStarted, blobs: Blobs) -> list[str]:
+    """Everything in a verdict that does not follow; empty when it holds."""
+    spec = TaskSpec.model_validate_json(blobs.get(header.spec))
+    found = [fault for check in verdict.checks if (fault := _check_fault(check, blobs, spec, verdict.platform))]
+    names = [check.name for check in verdict.checks]
+    if names != expected_checks(spec, names) or len(set(names)) != len(names):
+        found.append(f"checks are {', '.join(names)}; the task asks for {', '.join(expected_checks(spec, names))}")
+    if decide(verdict.checks) != verdict.decision:
+        found.append(f"decision {verdict.decision} does not follow from the checks")
+    found += _patch_faults(verdict, made, header, blobs)
+    return found
+
+
+def _check_fault(check: Check, blobs: Blobs, spec: TaskSpec, platform: str) -> str | None:
+    excused = spec.platforms[platform].may_not_run if platform in spec.platforms else {}
+    if check.excused and check.name not in excused:
+        return f"check {check.name}: excused, but the task does not excuse it on {platform}"
+    if check.status == "not_run" and not check.records:
+        return None
+    if check.name in _CARRIED:
+        return None
+    computed = again(check, blobs, spec)
+    if computed is None:
+        return f"check {check.name}: {check.status} without a record to compute it from"
+    if computed != check.model_copy(update={"records": {}, "excused": False}):
+        return f"check {check.name} computed again differs from what is recorded"
+    return None
+
+
+def _patch_faults(verdict: Verdict, made: events.ProposalMade, header: events.SessionStarted, blobs: Blobs) -> list[str]:
+    """The patch that was checked is the one proposed, on the base of the header, and the files that ran are what it makes."""
+    base = json.loads(blobs.get(header.base_files))
+    records = {check.name: check.records for check in verdict.checks}
+    other = [name for name in ("scope", "secrets") if records.get(name, {}).get("patch", made.patch) != made.patch]
+    found = [f"check {name} is of another patch" for name in other]
+    if "base_paths" in records.get("scope", {}) and json.loads(blobs.get(records["scope"]["base_paths"])) != sorted(base):
+        found.append("check scope is of another base")
+    if "ran" not in records.get("ran", {}):
+        return found
+    expected = RanRecord.model_validate_json(blobs.get(records["ran"]["ran"])).expected
+    touched = {path for path in base.keys() | expected.keys() if base.get(path) != expected.get(path)}
+    if touched != {change.path for change in changes(blobs.get(made.patch))}:
+        found.append("the files that ran are not base with the patch applied")
+    return found + _record_faults(records, canonical.digest_of(expected), header, blobs)
+
+
+def _record_faults(records: Mapping[str, Mapping[str, str]], tree: str, header: events.SessionStarted, blobs: Blobs) -> list[str]:
+    """Every record is of the files that ran, and of every case there is."""
+    found = []
+    for name, digest in ((n, d) for listed in records.values() for n, d in listed.items()):
+        measured = name.startswith(("compare", "determinism", "without_kernels", "static")) and name != "static.base"
+        if measured and json.loads(blobs.get(digest))["tree"] != tree:
+            found.append(f"record {name} is of other files than the patch makes")
+    cases = json.loads(blobs.get(header.cases))
+    for check, split in (("accuracy", "public"), ("growth", "public"), ("held_out", "held_out")):
+        listed = records.get(check, {})
+        if listed and set(listed) != {f"compare.{split}.{case}" for case in cases[split]}:
+            found.append(f"check {check} does not have every {split} case")
+    return found
