@@ -8,11 +8,12 @@ from infra_agent import canonical
 from infra_agent.gates import checks
 from infra_agent.judge.collector import Collector
 from infra_agent.judge.records import DeterminismRecord, RanRecord
+from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.tensors import CompareRecord
 from infra_agent.judge.verdict import decide
 from infra_agent.session.verdict import Check, Verdict
 from infra_agent.task.repository import PatchError, Repository
-from infra_agent.task.spec import TaskSpec
+from infra_agent.task.spec import Static, TaskSpec
 from infra_agent.task.tree import Tree
 
 Store = Callable[[bytes], str]
@@ -88,7 +89,13 @@ class ProposalGate:
     def _measure(self, tree: Tree, base_tree: Tree) -> None:
         spec, collector = self._collector.task.spec, self._collector
         public, held_out = collector.cases("public"), collector.cases("held_out")
-        records = collector.accuracies(tree, [*public, *held_out])
+        compiled: list[tuple[StaticRecord, StaticRecord]] = []
+
+        def compile_both() -> None:
+            if spec.static:
+                compiled.append(collector.static_pair(tree, base_tree, spec.static.target))
+
+        records = collector.accuracies(tree, [*public, *held_out], beside=compile_both)
         kept = {f"compare.{r.split}.{r.case}": self._keep(r) for r in records}
         seen, hidden = ([r for r in records if r.split == split] for split in ("public", "held_out"))
         self._add(checks.accuracy(seen, held_out=False), **_split(kept, "public"))
@@ -102,7 +109,7 @@ class ProposalGate:
         record = collector.determinism(tree, collector.public_case(smallest.case), spec.determinism_runs)
         self._add(checks.determinism(record), determinism=self._keep(record))
         if spec.static:
-            self._static(tree, base_tree, next(r for r in seen if r.case == spec.static.case))
+            self._static(*compiled[0], spec.static, next(r for r in seen if r.case == spec.static.case))
 
     def _ran(self, tree: Tree, record: CompareRecord) -> None:
         if record.ended != "ok":
@@ -120,10 +127,7 @@ class ProposalGate:
         record = self._collector.accuracy(tree, case, without_kernels=True)
         self._add(checks.own_work(record), without_kernels=self._keep(record))
 
-    def _static(self, tree: Tree, base_tree: Tree, accuracy_record: CompareRecord) -> None:
-        limits = self._collector.task.spec.static
-        assert limits is not None
-        found, base = self._collector.static_pair(tree, base_tree, limits.target)
+    def _static(self, found: StaticRecord, base: StaticRecord, limits: Static, accuracy_record: CompareRecord) -> None:
         kept = {name: self._store(canonical.encode(r.model_dump(mode="json"))) for name, r in (("static", found), ("static.base", base))}
         self._add(checks.static(found, base, limits), **kept)
         self._add(checks.precision(accuracy_record, found), compare=self._keep(accuracy_record), static=kept["static"])

@@ -133,12 +133,17 @@ class Collector:
         stages = compare(result.output, result.layout, drawn.truth, drawn.reference)
         return CompareRecord(ended="ok", stages=stages, output_digest=canonical.digest(result.output), **dict(said), **about)
 
-    def accuracies(self, tree: Tree, cases: list[Case]) -> list[CompareRecord]:
-        """Several cases, two at a time: one draws its inputs while the other runs. Largest first."""
+    def accuracies(self, tree: Tree, cases: list[Case], beside: Callable[[], object] | None = None) -> list[CompareRecord]:
+        """Several cases, two at a time: one draws its inputs while the other runs. Largest first, ``beside`` next to it."""
         ordered = sorted(cases, key=lambda case: -case.size)
-        records = self.side_by_side([partial(self.accuracy, tree, case) for case in ordered])
-        done = dict(zip([case.name for case in ordered], records, strict=True))
-        return [done[case.name] for case in cases]
+        done: dict[tuple[str, str], CompareRecord] = {}
+
+        def run(case: Case) -> None:
+            done[case.split, case.name] = self.accuracy(tree, case)
+
+        calls: list[Callable[[], object]] = [partial(run, case) for case in ordered]
+        self.side_by_side([*calls[:1], *([beside] if beside else []), *calls[1:]])
+        return [done[case.split, case.name] for case in cases]
 
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         """Results of ``calls``, two at a time. An interrupt or an error kills what is under way instead of waiting for it."""

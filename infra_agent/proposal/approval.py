@@ -83,14 +83,10 @@ def _commit(proposal: Proposal, repository: Repository, into: str) -> str:
     judged = repository.apply(made.base, proposal.session.blobs.get(made.patch))
     parent = head or made.base
     if not repository.contains(parent, made.base):
-        raise UsageError(
-            f"branch '{into}' does not contain base {made.base[:12]}: the workspace changed; merge into a new branch: --into NAME"
-        )
+        raise UsageError(f"branch '{into}' does not contain base {made.base[:12]}: the workspace changed; {_ELSEWHERE}")
     change = repository.commit_tree(judged, [made.base], _message(proposal))
     if repository.merge(parent, change) != judged:
-        raise JudgedError(
-            f"branch '{into}' moved since base {made.base[:12]}: the merged files were never judged; merge into a new branch: --into NAME"
-        )
+        raise JudgedError(f"branch '{into}' moved since base {made.base[:12]}: the merged files were never judged; {_ELSEWHERE}")
     commit = repository.commit_tree(judged, [parent], _message(proposal))
     repository.move_branch(into, commit, head)
     return commit

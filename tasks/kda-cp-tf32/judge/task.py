@@ -29,6 +29,7 @@ _HELD_OUT: list[dict[str, Any]] = [
     {"name": "slow-decay", "ranks": 1, "chunks": 256, "half_life": 1e6, "when": "gate"},
     {"name": "wide-keys", "ranks": 3, "chunks": 10, "key_rank": 24, "when": "gate"},
     {"name": "eight-ranks", "ranks": 8, "chunks": 8, "when": "gate"},
+    {"name": "odd-length", "ranks": 1, "chunks": 1000, "half_life": 3e5, "when": "gate"},
     {"name": "fast-decay", "ranks": 2, "chunks": 64, "half_life": 5e4, "key_rank": 8, "when": "gate"},
 ]
 
