@@ -13,6 +13,7 @@ def main() -> None:
     if asked.args.get("without_kernels"):
         interpreter.disable_launches()
     arrays = tensors.read(asked.sections["inputs"])
+    before = interpreter.fingerprint()
     function = entry.load(asked.args)
     began = time.perf_counter()
     outputs = entry.call(function, arrays)
@@ -20,6 +21,7 @@ def main() -> None:
     problems = tensors.fill_slots(asked, outputs)
     dots = [{**dot, "file": entry.relative(dot["file"])} for dot in interpreter.dots_by_line()]
     report = {"entry_s": seconds, "problems": problems, "dots": dots, "loaded": entry.loaded_files()}
+    report["intact"] = interpreter.fingerprint() == before
     asked.write_report(json.dumps(report).encode())
 
 

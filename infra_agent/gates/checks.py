@@ -176,28 +176,23 @@ def static(found: StaticRecord, base: StaticRecord, limits: Static) -> Check:
     )
 
 
-def precision(accuracy_record: CompareRecord, found: StaticRecord) -> Check:
-    """The precision each dot was emulated at is the one the compiler was asked for."""
-    findings = static_kind.precision_mismatch(accuracy_record.dots, found)
-    figure = f"{len({(d.file, d.line) for d in accuracy_record.dots})} dot lines"
-    if accuracy_record.ended != "ok" or found.errors:
-        return Check(name="precision", status="not_run", trust="in-process", figure=figure, message="the entry did not run or compile")
-    if findings:
-        worst = findings[0]
-        message = f"{worst.where}: {worst.message}"
-        return Check(
-            name="precision",
-            status="fail",
-            kind=worst.kind,
-            trust="in-process",
-            figure=figure,
-            where=worst.where,
-            message=message,
-            findings=tuple(findings),
-        )
-    return Check(
-        name="precision", status="pass", trust="in-process", figure=figure, message="emulated and compiled precision agree on every line"
-    )
+def precision(records: Sequence[CompareRecord], found: StaticRecord, case: str) -> Check:
+    """What each dot multiplied under emulation, and how, is what the compiler was asked for: on ``case``, and on every other."""
+    base = {"name": "precision", "trust": "in-process"}
+    lines = {(dot.file, dot.line) for record in records for dot in record.dots}
+    figure = f"{len(lines)} dot lines in {len(records)} cases"
+    base["figure"] = figure
+    if found.errors or any(record.ended != "ok" for record in records) or case not in {record.case for record in records}:
+        return Check.model_validate({**base, "status": "not_run", "message": "the entry did not run or compile"})
+    for record in sorted(records, key=lambda r: (r.case != case, r.split, r.case)):
+        findings = static_kind.precision_mismatch(record.dots, found, whole=record.case == case)
+        if findings:
+            worst = findings[0]
+            failed = worst.kind == "tampered"
+            message = f"{worst.where} in {record.case if record.split == 'public' else 'a held-out case'}: {worst.message}"
+            status, kind = ("fail", worst.kind) if failed else ("inconclusive", None)
+            return Check.model_validate({**base, "status": status, "kind": kind, "where": worst.where, "message": message})
+    return Check.model_validate({**base, "status": "pass", "message": "emulated and compiled products agree on every line"})
 
 
 def ran(record: RanRecord) -> Check:

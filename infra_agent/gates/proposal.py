@@ -96,6 +96,7 @@ class ProposalGate:
                 compiled.append(collector.static_pair(tree, base_tree, spec.static.target))
 
         records = collector.accuracies(tree, [*public, *held_out], beside=compile_both)
+        records.sort(key=lambda r: f"{r.split}.{r.case}")  # the order in which they are read back from the log
         kept = {f"compare.{r.split}.{r.case}": self._keep(r) for r in records}
         seen, hidden = ([r for r in records if r.split == split] for split in ("public", "held_out"))
         self._add(checks.accuracy(seen, held_out=False), **_split(kept, "public"))
@@ -109,7 +110,7 @@ class ProposalGate:
         record = collector.determinism(tree, collector.public_case(smallest.case), spec.determinism_runs)
         self._add(checks.determinism(record), determinism=self._keep(record))
         if spec.static:
-            self._static(*compiled[0], spec.static, next(r for r in seen if r.case == spec.static.case))
+            self._static(*compiled[0], spec.static, records, kept)
 
     def _ran(self, tree: Tree, record: CompareRecord) -> None:
         if record.ended != "ok":
@@ -127,10 +128,12 @@ class ProposalGate:
         record = self._collector.accuracy(tree, case, without_kernels=True)
         self._add(checks.own_work(record), without_kernels=self._keep(record))
 
-    def _static(self, found: StaticRecord, base: StaticRecord, limits: Static, accuracy_record: CompareRecord) -> None:
+    def _static(
+        self, found: StaticRecord, base: StaticRecord, limits: Static, records: list[CompareRecord], compares: dict[str, str]
+    ) -> None:
         kept = {name: self._store(canonical.encode(r.model_dump(mode="json"))) for name, r in (("static", found), ("static.base", base))}
         self._add(checks.static(found, base, limits), **kept)
-        self._add(checks.precision(accuracy_record, found), compare=self._keep(accuracy_record), static=kept["static"])
+        self._add(checks.precision(records, found, limits.case), static=kept["static"], **compares)
 
     def _fill_in(self) -> None:
         """Checks that did not run say so; those a task excuses on this platform say why."""

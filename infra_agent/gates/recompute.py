@@ -25,7 +25,7 @@ _CARRIED = {"applies"}
 
 
 def _compares(records: Records) -> list[CompareRecord]:
-    return [CompareRecord.model_validate_json(data) for data in records.values()]
+    return [CompareRecord.model_validate_json(data) for _, data in sorted(records.items())]
 
 
 def _static(records: Records, spec: TaskSpec) -> Check:
@@ -34,7 +34,9 @@ def _static(records: Records, spec: TaskSpec) -> Check:
 
 
 def _precision(records: Records, spec: TaskSpec) -> Check:
-    return checks.precision(CompareRecord.model_validate_json(records["compare"]), StaticRecord.model_validate_json(records["static"]))
+    compares = {name: data for name, data in records.items() if name != "static"}
+    found = StaticRecord.model_validate_json(records["static"])
+    return checks.precision(_compares(compares), found, spec.static.case if spec.static else "")
 
 
 _AGAIN: dict[str, Callable[[Records, TaskSpec], Check]] = {

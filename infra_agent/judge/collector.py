@@ -35,6 +35,8 @@ class Said(Frozen):
     dots: tuple[EmulatedDot, ...] = Field(default=(), max_length=5000)
     loaded: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(default_factory=dict)
     entry_s: float = Field(default=0.0, ge=0)
+    intact: bool = True
+    """False when the emulator is not what it was before the candidate was imported."""
 
 
 class Collector:
@@ -130,8 +132,12 @@ class Collector:
             said = Said.model_validate_json(result.report)
         except ValueError as error:
             return CompareRecord(ended="bad_report", ending=one_line(error), **about)
+        if not said.intact:
+            return CompareRecord(ended="bad_report", ending="the emulator was changed from inside the run", **about)
         stages = compare(result.output, result.layout, drawn.truth, drawn.reference)
-        return CompareRecord(ended="ok", stages=stages, output_digest=canonical.digest(result.output), **dict(said), **about)
+        return CompareRecord(
+            ended="ok", stages=stages, output_digest=canonical.digest(result.output), **said.model_dump(exclude={"intact"}), **about
+        )
 
     def accuracies(self, tree: Tree, cases: list[Case], beside: Callable[[], object] | None = None) -> list[CompareRecord]:
         """Several cases, two at a time: one draws its inputs while the other runs. Largest first, ``beside`` next to it."""

@@ -93,7 +93,7 @@ def _common(about: Context) -> dict[str, Any]:
 
 
 def _tensors(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
-    found = [CompareRecord.model_validate_json(data) for data in records.values()]
+    found = [CompareRecord.model_validate_json(data) for _, data in sorted(records.items())]
     assessed = [tensors.assess(record) for record in found]
     findings = tuple(sorted((f for _, _, fs in assessed for f in fs), key=lambda f: -f.magnitude))
     failed = [record.case for record, (status, _, _) in zip(found, assessed, strict=True) if status == "fail"]

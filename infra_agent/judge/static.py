@@ -4,7 +4,7 @@ The report is written by the instrument inside the cage; this module validates i
 than the label says. It is paired with the judged comparison of output bytes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -175,25 +175,39 @@ def metrics(found: StaticRecord, base: StaticRecord) -> tuple[Metric, ...]:
     return tuple(listed)
 
 
-def precision_mismatch(emulated: tuple[EmulatedDot, ...], found: StaticRecord) -> list[Finding]:
-    """Lines whose float32 dots ran at another precision under emulation than the compiler was asked for."""
-    compiled: dict[tuple[str, int], set[str]] = {}
-    for kernel in found.kernels:
-        for dot in kernel.dots:
-            if dot.operand == "fp32":
-                compiled.setdefault((dot.file, dot.line), set()).add(dot.precision)
-    ran: dict[tuple[str, int], set[str]] = {}
-    for seen_dot in emulated:
-        if seen_dot.operand == "fp32":
-            ran.setdefault((seen_dot.file, seen_dot.line), set()).add(seen_dot.precision)
+Place = tuple[str, int]
+
+
+def precision_mismatch(emulated: Iterable[EmulatedDot], found: StaticRecord, whole: bool) -> list[Finding]:
+    """Lines whose dots ran otherwise under emulation than they were compiled: another precision, another operand type.
+
+    ``whole``: the emulated call is of the case that was compiled, so each line must be on both sides. Of another case a
+    line that was never compiled is not said to be forged, only not covered (kind ``stale_build``).
+    """
+    compiled = _by_place((dot.file, dot.line, _kind_of(dot)) for kernel in found.kernels for dot in kernel.dots)
+    ran = _by_place((dot.file, dot.line, _kind_of(dot)) for dot in emulated)
     findings = []
-    for place in sorted(compiled.keys() | ran.keys()):
+    for place in sorted(compiled.keys() | ran.keys() if whole else ran.keys()):
         asked, seen = compiled.get(place, set()), ran.get(place, set())
-        if asked != seen:
-            message = f"compiled at {_names(asked)}, emulated at {_names(seen)}"
-            findings.append(Finding(kind="tampered", where=LineWhere(path=place[0], line=place[1]), magnitude=1e6, message=message))
+        if asked == seen or (not whole and seen <= asked):
+            continue
+        kind = "tampered" if whole or asked else "stale_build"
+        message = f"compiled as {_names(asked)}, emulated as {_names(seen)}"
+        findings.append(Finding(kind=kind, where=LineWhere(path=place[0], line=place[1]), magnitude=1e6, message=message))
     return findings
 
 
-def _names(precisions: set[str]) -> str:
-    return ", ".join(sorted(precisions)) or "nothing"
+def _kind_of(dot: Dot | EmulatedDot) -> str:
+    """What a dot multiplies and, for float32, how; the precision of narrower operands means nothing."""
+    return f"{dot.operand} {dot.precision}" if dot.operand == "fp32" else dot.operand
+
+
+def _by_place(dots: Iterable[tuple[str, int, str]]) -> dict[Place, set[str]]:
+    places: dict[Place, set[str]] = {}
+    for file, line, kind in dots:
+        places.setdefault((file, line), set()).add(kind)
+    return places
+
+
+def _names(kinds: set[str]) -> str:
+    return ", ".join(sorted(kinds)) or "nothing"

@@ -74,7 +74,16 @@ def emulated(precision: str, line: int = 9) -> EmulatedDot:
 
 
 def test_precision_must_agree_line_by_line() -> None:
-    assert precision_mismatch((emulated("tf32"),), BASE) == []
-    assert str(precision_mismatch((emulated("tf32x3"),), BASE)[0].where) == "a.py:9"
-    assert precision_mismatch((), BASE)[0].message == "compiled at tf32, emulated at nothing"
-    assert len(precision_mismatch((emulated("tf32", line=10),), BASE)) == 2
+    assert precision_mismatch((emulated("tf32"),), BASE, whole=True) == []
+    assert str(precision_mismatch((emulated("tf32x3"),), BASE, whole=True)[0].where) == "a.py:9"
+    assert precision_mismatch((), BASE, whole=True)[0].message == "compiled as fp32 tf32, emulated as nothing"
+    assert len(precision_mismatch((emulated("tf32", line=10),), BASE, whole=True)) == 2
+
+
+def test_precision_may_not_depend_on_the_case() -> None:
+    """What is compiled for one case must be what runs in every other; a line never compiled is open, not forged."""
+    assert precision_mismatch((), BASE, whole=False) == []
+    assert precision_mismatch((emulated("ieee"),), BASE, whole=False)[0].kind == "tampered"
+    assert precision_mismatch((emulated("tf32", line=10),), BASE, whole=False)[0].kind == "stale_build"
+    wide = EmulatedDot(file="a.py", line=9, precision="ieee", operand="fp64", count=1)
+    assert precision_mismatch((wide,), BASE, whole=False)[0].kind == "tampered"
