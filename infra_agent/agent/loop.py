@@ -166,8 +166,8 @@ class Loop:
         self._emit(events.VerdictGiven(proposal=identity, patch=kept, verdict=judged.verdict, seconds=round(judged.seconds, 3)))
         passed = [check for check in judged.verdict.checks if check.status == "pass"]
         headline = f"{judged.verdict.decision}: {len(passed)} of {len(judged.verdict.checks)} checks pass"
-        status = {"pass": "pass", "fail": "fail", "inconclusive": "inconclusive"}[judged.verdict.decision]
-        self._observe(action, say("propose", status, headline, body=_for_model(judged.verdict, self._sparse_metric is not None)))  # type: ignore[arg-type]
+        body = _for_model(judged.verdict, self._sparse_metric is not None)
+        self._observe(action, say("propose", judged.verdict.decision, headline, body=body))
         outcome = Outcome(EXIT[judged.verdict.decision], f"proposal {identity}: {judged.verdict.decision}", identity)
         self._judged.append(outcome)
         return outcome if outcome.exit_code == 0 or len(self._judged) == _MOST_PROPOSALS else None
