@@ -101,6 +101,8 @@ class ProposalGate:
         seen, hidden = ([r for r in records if r.split == split] for split in ("public", "held_out"))
         self._add(checks.accuracy(seen, held_out=False), **_split(kept, "public"))
         self._add(checks.accuracy(hidden, held_out=True), **_split(kept, "held_out"))
+        if any(record.ended == "timeout" for record in records):
+            return  # whatever comes next would be late too
         if spec.growth:
             self._add(checks.growth(seen, spec.growth), **_split(kept, "public"))
         smallest = min(seen, key=lambda r: r.size)

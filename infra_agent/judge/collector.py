@@ -125,7 +125,7 @@ class Collector:
         args = self._args({"without_kernels": without_kernels})
         with self.pool(program.profile).cage() as cage:
             result = cage.request(program.program, args, {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
-        about: dict[str, Any] = {"case": case.name, "split": case.split, "size": case.size, "bounds": case.bounds, "tree": digest(tree)}
+        about = _about(tree, case)
         if not result.ok:
             return CompareRecord(ended=_ended(result), ending=tail(result), **about)
         try:
@@ -145,7 +145,12 @@ class Collector:
         done: dict[tuple[str, str], CompareRecord] = {}
 
         def run(case: Case) -> None:
-            done[case.split, case.name] = self.accuracy(tree, case)
+            late = next((r.case for r in list(done.values()) if r.ended == "timeout"), None)
+            if late is not None:  # one time-out says it all; waiting for each of the others would take all day
+                record = CompareRecord(ended="timeout", ending=f"not run: {late} was late", **_about(tree, case))
+            else:
+                record = self.accuracy(tree, case)
+            done[case.split, case.name] = record
 
         calls: list[Callable[[], object]] = [partial(run, case) for case in ordered]
         self.side_by_side([*calls[:1], *([beside] if beside else []), *calls[1:]])
@@ -251,6 +256,11 @@ def tail(result: Result) -> str:
     """The end of what a request printed, never without the end of a traceback; at most 12 lines."""
     lines = result.text.decode(errors="replace").strip().splitlines()
     return "\n".join(line[:300] for line in lines[-_TAIL_LINES:]) or f"exit {result.code}, no output"
+
+
+def _about(tree: Tree, case: Case) -> dict[str, Any]:
+    """What every comparison of ``case`` states."""
+    return {"case": case.name, "split": case.split, "size": case.size, "bounds": case.bounds, "tree": digest(tree)}
 
 
 def _not_compiled(tree: Tree, target: str, message: str) -> StaticRecord:

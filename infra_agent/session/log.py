@@ -30,6 +30,9 @@ _FIRST = "0" * 64
 class BrokenLogError(UsageError):
     """A session's files are not what was written; the message says which file, line and why."""
 
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; restore the session from a copy, nothing here repairs it")
+
 
 @dataclass(frozen=True)
 class Entry:

@@ -1,5 +1,6 @@
 """Candidates that attack the judge's own reading: each is a failure with a kind, never a crash and never a pass."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from infra_agent.gates.proposal import ProposalGate
 from infra_agent.judge import seeds, tensors
 from infra_agent.judge.collector import Collector
+from infra_agent.sandbox.profile import load
 from infra_agent.session.verdict import Check
 from infra_agent.task.load import Task
 from infra_agent.task.repository import for_task
@@ -98,6 +100,22 @@ def gate(bench: tuple[Task, Collector], home: Path, entry: str) -> dict[str, Che
     repository, base = for_task(task, home)
     judged = ProposalGate(collector, repository, base, lambda data: "0" * 64).judge(patch_of(task, home, rows__entry_py=entry))
     return {check.name: check for check in judged.verdict.checks}
+
+
+def test_one_late_case_is_not_waited_for_again(bench: tuple[Task, Collector], home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every other case, and every other check, would be as late: they say so at once."""
+    profile = load("triton-interpret")
+    hasty = profile.model_copy(update={"limits": profile.limits.model_copy(update={"wall_s": 3.0})})
+    task, _ = bench
+    repository, base = for_task(task, home)
+    with Collector(task, seeds.new_secret()) as collector:
+        monkeypatch.setattr(collector.pool("triton-interpret"), "_profile", hasty)
+        began = time.monotonic()
+        endless = "def run(a, b):\n    while True:\n        pass\n"
+        judged = ProposalGate(collector, repository, base, lambda data: "0" * 64).judge(patch_of(task, home, rows__entry_py=endless))
+    found = {check.name: check for check in judged.verdict.checks}
+    assert (found["accuracy"].kind, found["held_out"].kind, found["determinism"].status) == ("timeout", "timeout", "not_run")
+    assert judged.verdict.decision == "fail" and time.monotonic() - began < 60
 
 
 def test_nothing_of_a_held_out_call_reaches_a_later_one(bench: tuple[Task, Collector], home: Path) -> None:
