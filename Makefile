@@ -29,7 +29,7 @@ test-all: $(STAMP)  ## quick and slow tests
 	$(PYTEST) -m "" $(ARGS)
 
 benchmark: $(STAMP)  ## how long this project's own parts take
-	$(PYTEST) -m "" --benchmark-only $(ARGS)
+	$(PYTEST) -m "" --benchmark-only tests/benchmarks $(ARGS)
 
 lint: $(STAMP)  ## ruff, its formatter as a check, and types
 	$(VENV)/bin/ruff check

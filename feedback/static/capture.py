@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from triton.runtime.autotuner import Autotuner
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
 from feedback.static import messages
 from feedback.static.device import Driver
-from sandboxes.runtime import entry
+from sandboxes.runtime import autotune, entry
 
 _ALIGNMENT = 512  # bytes: what torch's CUDA allocator gives, and Triton specialises on the 16 of it
 
@@ -31,6 +30,11 @@ class Captured:
     def add(self, function: Any, compiled: Any) -> None:
         """Keep a kernel once for every signature, divisibility, constexprs and options it was compiled with."""
         self.kernels.setdefault((function.file_name, function.def_file_line_number, compiled.hash), compiled)
+
+    def say(self, note: str) -> None:
+        """Note what the figures do not cover; a launch in a loop says it once."""
+        if note not in self.notes:
+            self.notes.append(note)
 
     def fail(self, kernel: str, message: str) -> None:
         """Note what the report cannot vouch for; a launch in a loop says it once."""
@@ -61,26 +65,6 @@ def _compile_only(stock: Callable[..., Any], captured: Captured) -> Callable[...
     return run
 
 
-def _first_config(captured: Captured) -> Callable[..., Any]:
-    """An Autotuner.run that takes the first configuration left after pruning: there is no device to time the others on."""
-
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self.nargs = dict(zip(self.arg_names, args, strict=False))
-        configs = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
-        config = configs[0]
-        if len(configs) > 1:
-            note = f"{self.base_fn.__name__} is autotuned: the first of {len(configs)} configurations was compiled ({config})"
-            captured.notes += [] if note in captured.notes else [note]
-        if config.pre_hook is not None:
-            config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
-        try:
-            return self.fn.run(*args, **kwargs, **config.all_kwargs())
-        finally:
-            self.nargs = None
-
-    return run
-
-
 def _aligned(array: np.ndarray) -> np.ndarray:
     """A copy at an address a device allocation could have: an address decides how a kernel is specialised."""
     memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
@@ -98,7 +82,7 @@ def run_entry(args: dict[str, Any], arrays: dict[str, np.ndarray], arch: int) ->
     captured = Captured()
     driver.set_active(Driver(arch))  # before the entry is imported: modules ask for the device at import
     JITFunction.run = _compile_only(JITFunction.run, captured)
-    Autotuner.run = _first_config(captured)
+    autotune.take_first(captured.say)
     try:
         entry.call(entry.load(args), {name: _aligned(array) for name, array in arrays.items()})
     except (Exception, SystemExit) as error:

@@ -21,7 +21,7 @@ from infra_agent.session.events import ToolCall
 from infra_agent.session.log import SessionLog
 from infra_agent.session.observation import Observation
 from infra_agent.session.redaction import redact_text
-from infra_agent.session.verdict import Verdict
+from infra_agent.session.verdict import Check, Verdict
 
 _NUDGE = "Answer with a tool call; only `propose` ends the session."
 _MOST_SILENT = 2
@@ -43,7 +43,7 @@ class Loop:
     """One session. Everything it knows is in the log; everything it does goes through the gate."""
 
     def __init__(self, model: Model, policy: Policy, bench: Workbench, log: SessionLog, budget: Budget,
-                 sparse_metric: str | None, secret: bytes, on_entry: Callable[[events.Event], None]) -> None:  # fmt: skip
+                 sparse_metric: str | None, secret: bytes) -> None:  # fmt: skip
         self._model = model
         self._policy = policy
         self._bench = bench
@@ -51,7 +51,6 @@ class Loop:
         self._budget = budget
         self._sparse_metric = sparse_metric
         self._secret = secret
-        self._on_entry = on_entry
         self._spec = bench.collector.task.spec
         self._schemas = tools.schemas(self._spec.instruments)
         self._tools_digest = tools_digest(self._schemas)
@@ -74,13 +73,9 @@ class Loop:
         return outcome
 
     def _end(self, outcome: Outcome) -> None:
-        self._emit(
+        self._log.append(
             events.SessionEnded(reason=outcome.reason, exit_code=outcome.exit_code, secret=self._secret.hex(), spent=self._budget.spent())
         )
-
-    def _emit(self, event: events.Event) -> None:
-        self._log.append(event)
-        self._on_entry(event)
 
     def _steps(self) -> Outcome:
         silent = 0
@@ -92,7 +87,7 @@ class Loop:
                     said = reply.text.strip()[:200] or "it said nothing"
                     last = self._judged[-1] if self._judged else Outcome(3, "no proposal was made")
                     return Outcome(last.exit_code, f"{last.reason}; the model stopped: {said}", last.proposal)
-                self._emit(events.Note(text=_NUDGE, to_model=True))
+                self._log.append(events.Note(text=_NUDGE, to_model=True))
                 continue
             silent = 0
             for call in reply.tool_calls:
@@ -105,11 +100,11 @@ class Loop:
         self._budget.reserve_step()
         messages = project(self._log.entries, self._log.blobs, self._sparse_metric)
         digest = chain(self._tools_digest, messages)
-        self._emit(events.ModelRequested(model=self._model.name, digest=digest, messages=len(messages)))
+        self._log.append(events.ModelRequested(model=self._model.name, digest=digest, messages=len(messages)))
         reply = self._model.complete(messages, self._schemas)
         self._budget.book(reply.usage, reply.waited_s)
         raw = self._log.blobs.put(redact_text(reply.raw.decode(errors="replace")).encode()) if reply.raw else None
-        self._emit(
+        self._log.append(
             events.ModelReplied(
                 request=digest, text=reply.text, tool_calls=reply.tool_calls, usage=reply.usage, raw=raw, waited_s=reply.waited_s
             )
@@ -121,49 +116,58 @@ class Loop:
         self._actions += 1
         action = f"a-{self._actions}"
         arguments, problem = tools.parse(call.name, call.arguments, self._spec.instruments)
-        self._emit(events.ActionProposed(action=action, call=call.id, tool=call.name, arguments=arguments, problem=problem))
+        self._log.append(events.ActionProposed(action=action, call=call.id, tool=call.name, arguments=arguments, problem=problem))
         if problem:
             self._observe(action, say(call.name, "fail", problem, kind="bad_arguments"))
             return None
         decision = self._policy.decide(describe(call.name, arguments, self._spec, frozenset(self._bench.base_tree)))
-        self._emit(events.GateDecided(action=action, decision=decision.ruling, rule=decision.rule, reason=decision.reason))
+        self._log.append(events.GateDecided(action=action, decision=decision.ruling, rule=decision.rule, reason=decision.reason))
         if decision.ruling != "allow":
             return self._refuse(action, call.name, decision)
         if call.name == "propose":
             return self._propose(action, arguments["title"], arguments["summary"])
-        self._emit(events.ExecStarted(action=action, program=call.name, tree=self._bench.tree_digest, arguments=arguments))
+        self._log.append(events.ExecStarted(action=action, program=call.name, tree=self._bench.tree_digest, arguments=arguments))
         observation, records = self._bench.run(call.name, arguments)
-        self._emit(events.ExecFinished(action=action, ended=observation.status, seconds=observation.cost_s))
+        self._log.append(events.ExecFinished(action=action, ended=observation.status, seconds=observation.cost_s))
         self._observe(action, observation, {name: self._log.blobs.put(data) for name, data in records.items()})
         return None
 
     def _observe(self, action: str, observation: Observation, records: dict[str, str] | None = None) -> None:
         kind = instruments.load(observation.instrument).evidence if records else ""
         tree = self._bench.tree_digest
-        self._emit(events.ObservationMade(action=action, observation=observation, records=records or {}, evidence_kind=kind, tree=tree))
+        self._log.append(
+            events.ObservationMade(action=action, observation=observation, records=records or {}, evidence_kind=kind, tree=tree)
+        )
 
     def _refuse(self, action: str, tool: str, decision: Decision) -> Outcome | None:
         """deny is an observation; abort ends the session; ask parks it."""
         if decision.ruling == "ask":
-            self._emit(events.ApprovalRequested(action=action, reason=decision.reason))
+            self._log.append(events.ApprovalRequested(action=action, reason=decision.reason))
             return Outcome(5, f"parked: {action} needs a person ({decision.rule}: {decision.reason})")
         self._observe(action, say(tool, "fail", f"{decision.ruling} by rule {decision.rule}: {decision.reason}", kind="denied"))
         return Outcome(1, f"aborted by rule {decision.rule}: {decision.reason}") if decision.ruling == "abort" else None
+
+    def _finished(self, proposal: str) -> Callable[[Check], None]:
+        """Record each check of ``proposal`` as it is done."""
+
+        def record(check: Check) -> None:
+            self._log.append(events.CheckFinished(proposal=proposal, name=check.name, status=check.status))
+
+        return record
 
     def _propose(self, action: str, title: str, summary: str) -> Outcome | None:
         """Judge the workspace as it is. A pass ends the session; otherwise the model may try again, a few times."""
         patch = self._bench.patch()
         kept = self._log.blobs.put(patch)
         entry = self._log.append(events.ProposalMade(action=action, base=self._bench.base, patch=kept, title=title, summary=summary))
-        self._on_entry(entry.event)
         identity = proposal_id(entry)
-        self._emit(events.CheckStarted(proposal=identity, secret_commitment=seeds.commitment(self._secret)))
+        self._log.append(events.CheckStarted(proposal=identity, secret_commitment=seeds.commitment(self._secret)))
         gate = ProposalGate(
             self._bench.collector, self._bench.repository, self._bench.base, self._log.blobs.put,
-            lambda check: self._emit(events.CheckFinished(proposal=identity, name=check.name, status=check.status)),
+            self._finished(identity),
         )  # fmt: skip
         judged = gate.judge(patch)
-        self._emit(events.VerdictGiven(proposal=identity, patch=kept, verdict=judged.verdict, seconds=round(judged.seconds, 3)))
+        self._log.append(events.VerdictGiven(proposal=identity, patch=kept, verdict=judged.verdict, seconds=round(judged.seconds, 3)))
         passed = [check for check in judged.verdict.checks if check.status == "pass"]
         headline = f"{judged.verdict.decision}: {len(passed)} of {len(judged.verdict.checks)} checks pass"
         body = _for_model(judged.verdict, self._sparse_metric is not None)

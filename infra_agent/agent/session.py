@@ -98,14 +98,13 @@ def run(task: Task, model: Model, driver: str, options: Options, on_entry: Calla
     with Collector(task, secret) as collector:
         collector.warm()
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{task.spec.id}-{secrets.token_hex(2)}"
-        with SessionLog(options.home / "sessions" / name) as log:
+        with SessionLog(options.home / "sessions" / name, on_entry) as log:
             header = _header(collector, options, driver, base, tree, log.blobs, secret, name)
             log.append(header)
-            on_entry(header)
             sparse = task.spec.sparse_metric if options.sparse else None
             policy = policies.parse(policies.DEFAULT.read_text(), str(policies.DEFAULT))
             bench = Workbench(collector, repo, base, log, sparse)
-            loop = Loop(model, policy, bench, log, Budget(options.limits), sparse, secret, on_entry)
+            loop = Loop(model, policy, bench, log, Budget(options.limits), sparse, secret)
             return name, loop.run()
 
 

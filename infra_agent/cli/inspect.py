@@ -13,10 +13,12 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout"
 
 
 def _line(entry: "Entry") -> str:
+    from infra_agent.session.events import ObservationMade
+
+    if isinstance(entry.event, ObservationMade):
+        seen = entry.event.observation
+        return f"{entry.seq:4} {entry.event.type:<18} [{entry.event.action}] {seen.instrument}: {seen.status} — {seen.headline}"
     data = entry.event.model_dump(mode="json", exclude={"type"})
-    if "observation" in data:
-        seen = data["observation"]
-        return f"{entry.seq:4} {entry.event.type:<18} [{data['action']}] {seen['instrument']}: {seen['status']} — {seen['headline']}"
     text = ", ".join(f"{k}={_short(v)}" for k, v in data.items() if v not in (None, "", [], {}, ()))
     return f"{entry.seq:4} {entry.event.type:<18} {text}"
 

@@ -45,6 +45,8 @@ def measure(
     if instrument not in loaded.spec.instruments:
         raise UsageError(f"task {loaded.spec.id} does not use instrument '{instrument}'; it uses: {', '.join(loaded.spec.instruments)}")
     pairs = [item.partition("=") for item in set_ or []]
+    if bare := next((key for key, sign, _ in pairs if not sign), None):
+        raise UsageError(f"--set {bare}: expected KEY=VALUE")
     arguments, problem = parse(instrument, encode({key: value for key, _, value in pairs}).decode(), loaded.spec.instruments)
     if problem:
         raise UsageError(f"{instrument}: {problem}")

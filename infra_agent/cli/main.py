@@ -2,11 +2,13 @@
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+from infra_agent import __version__
 from infra_agent.cli import approve, doctor, inspect, judge, replay, run
-from infra_agent.cli.output import progress
+from infra_agent.cli.output import answer, progress
 from infra_agent.errors import InfraAgentError
 
 app = typer.Typer(
@@ -17,6 +19,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+@app.callback(invoke_without_command=True)
+def version(show: Annotated[bool, typer.Option("--version", help="print the version and stop")] = False) -> None:
+    """Run the program; without a command only the version can be asked for."""
+    if show:
+        answer(__version__)
+        raise typer.Exit
+
+
 for command in (
     run.run, inspect.show, replay.replay, inspect.sessions, inspect.proposals, inspect.tasks, inspect.instruments, doctor.doctor,
     approve.review, approve.approve, approve.reject, approve.merge, judge.measure, judge.gate, judge.audit,

@@ -11,7 +11,10 @@ def replay(
     session: Annotated[str, typer.Argument(help="session id or folder")],
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
 ) -> None:
-    """Verify a recorded session offline: chain, blobs, requests, gate decisions, statuses and verdicts. Exit 1 on a difference."""
+    """Verify a recorded session offline: chain, blobs, requests, gate decisions, statuses and verdicts.
+
+    Exit 1 on a difference, 2 when the files are broken.
+    """
     from infra_agent.proposal.store import open_session
     from infra_agent.replay.verify import render, verify
 

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from infra_agent.session import events
 
 
+_MOST_FINDINGS = 2
+_SPARSE_HINT = " (the playbook's rules read findings, which a sparse run does not show)"
+
+
 def make_model(name: str, base_url: str | None) -> "Model":
     """playbook | openai:NAME | manual:DIR. Raises UsageError for any other."""
     kind, _, rest = name.partition(":")
@@ -40,12 +44,16 @@ def narrate(event: "events.Event") -> None:
     match event:
         case events.SessionStarted():
             progress(f"session {event.session}: task {event.task}, driver {event.driver}, isolation {event.isolation}, {event.platform}")
+        case events.ModelRequested(model="manual"):
+            progress(f"  waiting for a reply to a request of {event.messages} messages")
         case events.HypothesisStated():
             progress(f"  {event.hypothesis}: {event.claim}; predicted: {event.prediction}")
         case events.HypothesisSettled():
             progress(f"  {event.hypothesis} {event.outcome} by {event.observation}{f': {event.note}' if event.note else ''}")
         case events.ObservationMade(observation=o) if o.instrument not in ("view", "search", "hypothesis", "recall", "propose"):
             progress(f"  [{event.action}] {o.instrument}: {o.status}{f' ({o.kind})' if o.kind else ''} — {o.headline} ({o.cost_s:.1f} s)")
+            for finding in sorted(o.findings, key=lambda f: -f.magnitude)[:_MOST_FINDINGS]:
+                progress(f"        {finding.where}: {finding.message}")
         case events.ProposalMade():
             progress(f"proposal: {event.title}")
         case events.CheckFinished():
@@ -88,5 +96,5 @@ def run(
         if outcome.exit_code == 0:
             answer(f"\nApprove:  infra-agent approve {outcome.proposal} --reviewer NAME --reason TEXT")
     if outcome.exit_code:
-        progress(f"infra-agent: {outcome.reason}")
+        progress(f"infra-agent: {outcome.reason}{_SPARSE_HINT if feedback == 'sparse' and model == 'playbook' else ''}")
     raise typer.Exit(outcome.exit_code)

@@ -115,7 +115,7 @@ def _closest(records: Sequence[CompareRecord]) -> str:
         (r.stages[s].error / bound.error, s, r.case, r.stages[s].error, bound.error) for r in records for s, bound in r.bounds.items()
     ]
     _, stage, case, error, limit = max(shares)
-    return f"{stage} of {case}, {error:.1e} of {limit:.0e}"
+    return f"{stage} of {case}, {error:.1e} of {limit:.2g}"
 
 
 def growth(records: Sequence[CompareRecord], limits: Sequence[Growth]) -> Check:

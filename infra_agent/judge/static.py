@@ -107,7 +107,9 @@ def assess(found: StaticRecord, base: StaticRecord, limits: Static) -> tuple[Sta
 
 
 def _same(base: StaticRecord, kernel: Kernel) -> Kernel | None:
-    return next((other for other in base.kernels if other.name == kernel.name), None)
+    """Base's kernel of the same name, of the same constants if there is one."""
+    alike = [other for other in base.kernels if other.name == kernel.name]
+    return next((other for other in alike if other.constexprs == kernel.constexprs), alike[0] if alike else None)
 
 
 def _kernel(kernel: Kernel, base: Kernel | None, limits: Static) -> Iterator[Finding]:
@@ -164,15 +166,22 @@ def _work(record: StaticRecord) -> dict[str, int]:
 
 
 def metrics(found: StaticRecord, base: StaticRecord) -> tuple[Metric, ...]:
-    """Per kernel: registers, spills, tensor-core and FMA instructions; base's figure as target where it differs."""
+    """Per kernel: registers, spills, tensor-core and FMA instructions, with base's figure where it differs."""
     listed = []
     for kernel in found.kernels:
         other = _same(base, kernel)
         for name in ("tensor_core_instructions", "fma_instructions", "registers", "spilled"):
-            value, target = getattr(kernel, name), getattr(other, name) if other else None
-            if value or target:
-                listed.append(Metric(name=f"{name}.{kernel.name}", value=value, target=None if target == value else target))
+            value, then = getattr(kernel, name), getattr(other, name) if other else None
+            if value or then:
+                listed.append(Metric(name=f"{name}.{_label(kernel, found)}", value=value, base=None if then == value else then))
     return tuple(listed)
+
+
+def _label(kernel: Kernel, record: StaticRecord) -> str:
+    """Its name; where a kernel was specialised more than once, with the constants that tell the specialisations apart."""
+    alike = [other for other in record.kernels if other.name == kernel.name]
+    differ = [key for key, value in kernel.constexprs.items() if any(other.constexprs.get(key) != value for other in alike)]
+    return kernel.name + (f"[{','.join(f'{key}={kernel.constexprs[key]}' for key in differ)}]" if differ else "")
 
 
 Place = tuple[str, int]

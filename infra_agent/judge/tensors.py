@@ -173,7 +173,7 @@ def stage_fault(record: CompareRecord, stage: str) -> tuple[str, float, str] | N
         return "incorrect", 1e8, f"{found.nonfinite} of {found.count} elements are not finite, {found.untouched} were never written"
     if found.error > bound.error:
         over = found.error / bound.error
-        return "incorrect", over, f"relative error {found.error:.2e}, limit {bound.error:.0e} ({over:.3g} times over)"
+        return "incorrect", over, f"relative error {found.error:.2e}, limit {bound.error:.2g} ({over:.3g} times over)"
     if found.peak > bound.peak * bound.error:
         over = found.peak / (bound.peak * bound.error)
         return "incorrect", over, f"one element is off by {found.peak:.2e} of the stage's scale, {over:.3g} times the limit for one"

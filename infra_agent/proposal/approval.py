@@ -84,6 +84,8 @@ def _commit(proposal: Proposal, repository: Repository, into: str) -> str:
     parent = head or made.base
     if not repository.contains(parent, made.base):
         raise UsageError(f"branch '{into}' does not contain base {made.base[:12]}: the workspace changed; {_ELSEWHERE}")
+    if repository.tree_of(parent) == judged and head is not None:
+        raise UsageError(f"branch '{into}' has these files already; there is nothing to merge")
     change = repository.commit_tree(judged, [made.base], _message(proposal))
     if repository.merge(parent, change) != judged:
         raise JudgedError(f"branch '{into}' moved since base {made.base[:12]}: the merged files were never judged; {_ELSEWHERE}")

@@ -80,7 +80,7 @@ def open_session(name: str) -> Session:
     if len(found) != 1:
         latest = ", ".join(folder.name for folder in session_folders()[-5:]) or "none"
         what = "is ambiguous" if found else "is unknown"
-        raise UsageError(f"session '{name}' {what}; the latest: {latest}")
+        raise UsageError(f"session '{name}' {what}; the latest in {home()}: {latest}")
     return Session(found[0], read(found[0]))
 
 
@@ -123,5 +123,5 @@ def find_proposal(name: str, whole: bool = False) -> Proposal:
     if len(found) != 1:
         latest = ", ".join(p.id for p in listed[-5:]) or "none"
         broken = f"; sessions that cannot be read: {', '.join(unreadable)}" if unreadable else ""
-        raise UsageError(f"proposal '{name}' {'is ambiguous' if found else 'is unknown'}; the latest: {latest}{broken}")
+        raise UsageError(f"proposal '{name}' {'is ambiguous' if found else 'is unknown'}; the latest in {home()}: {latest}{broken}")
     return found[0]

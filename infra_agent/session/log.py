@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -81,8 +81,10 @@ class Blobs:
 class SessionLog:
     """Writes one session. One writer at a time: a second one is refused."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, listen: Callable[[Event], None] | None = None) -> None:
+        """Open or continue a session; ``listen`` is told of every event once it is written."""
         self.folder = folder
+        self._listen = listen
         self.blobs = Blobs(folder / "blobs")
         folder.mkdir(parents=True, exist_ok=True)
         self._file = open(folder / "session.jsonl", "ab")  # noqa: SIM115 (held open for the session's life)
@@ -104,6 +106,8 @@ class SessionLog:
             self.entries.append(entry)
         if line["type"].startswith(OUTSIDE_EFFECTS):
             self._sync(entry)
+        if self._listen:
+            self._listen(entry.event)
         return entry
 
     def _sync(self, entry: Entry) -> None:

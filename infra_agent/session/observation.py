@@ -89,6 +89,8 @@ class Metric(Frozen):
     unit: str = "1"
     interval: tuple[float, float] | None = None
     target: float | None = None
+    base: float | None = None
+    """The same at base, where it differs."""
 
 
 class Observation(Frozen):
@@ -134,5 +136,6 @@ def _clamp(lines: list[str], most: int, what: str) -> list[str]:
 
 def _metric_line(metric: Metric) -> str:
     target = f" (target {metric.target:.3g})" if metric.target is not None else ""
+    target += f" (base {metric.base:.4g})" if metric.base is not None else ""
     spread = f" [{metric.interval[0]:.4g}, {metric.interval[1]:.4g}]" if metric.interval else ""
     return f"{metric.name} = {metric.value:.4g}{'' if metric.unit == '1' else ' ' + metric.unit}{spread}{target}"

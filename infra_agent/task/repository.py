@@ -28,7 +28,7 @@ _IMPORT_DATE = "2026-01-01T00:00:00 +0000"
 BRANCH = "main"
 
 
-class PatchError(JudgedError):
+class PatchError(UsageError):
     """A patch that git cannot apply at its base."""
 
 
@@ -119,6 +119,10 @@ class Repository:
                 f"{commit[:12]} conflicts with {head[:12]} in: {', '.join(lines[1:]) or done.stderr.decode(errors='replace').strip()}"
             )
         return lines[0]
+
+    def tree_of(self, commit: str) -> str:
+        """The tree of a commit."""
+        return self.git("rev-parse", f"{commit}^{{tree}}").decode().strip()
 
     def contains(self, head: str, commit: str) -> bool:
         """True when ``commit`` is an ancestor of ``head``."""

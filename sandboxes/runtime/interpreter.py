@@ -22,6 +22,8 @@ import triton
 import triton.language as tl
 from triton.runtime import interpreter as stock
 
+from sandboxes.runtime import autotune
+
 Array = np.ndarray
 _ROOT = Path(__file__).resolve().parents[2]
 _NOT_KERNELS = (f"{triton.__path__[0]}/", f"{_ROOT}/sandboxes/", f"{_ROOT}/feedback/", "<")
@@ -45,6 +47,13 @@ class Log:
 
     dots: Counter[Dot] = field(default_factory=Counter)
     promote: dict[tuple[str, int], str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def say(self, note: str) -> None:
+        """Print once what a run does not cover: it stands in the request's text."""
+        if note not in self.notes:
+            self.notes.append(note)
+            print(note)
 
 
 log = Log()
@@ -289,6 +298,7 @@ def install() -> None:
     object.__setattr__(options, "allowed_dot_input_precisions", allowed)
     # without debug the frontend works out every integer overflow check, in int64, and then drops it
     object.__setattr__(options, "sanitize_overflow", options.debug)
+    autotune.take_first(log.say)
 
 
 def fingerprint() -> tuple[int, ...]:

@@ -17,7 +17,9 @@ from tests.support import RIGHT, call, mark_audited, patch_of, rows_task
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 EDIT = call("edit", path="rows/entry.py", old="torch.cumsum(product, 1)", new="torch.cumsum(product, 0)")
 PROPOSE = call("propose", title="Sum rows along axis 0", summary="The running sum ran along columns.")
-SCRIPT = [call("accuracy"), EDIT, call("accuracy"), PROPOSE]
+STATE = call("hypothesis", do="state", claim="the axis is wrong", prediction="running falls", check="accuracy")
+SETTLE = call("hypothesis", do="settle", id="h-1", outcome="confirmed", observation="a-4")
+SCRIPT = [call("accuracy"), STATE, EDIT, call("accuracy"), SETTLE, PROPOSE]
 
 
 @pytest.fixture
@@ -81,11 +83,14 @@ def test_run_review_approve_merge_replay(cli: Cli, task: Task, tmp_path: Path) -
     assert json.loads(cli("proposals", "--json").stdout)[0]["state"] == "merged"
     assert "hypothesis" not in cli("show", session).stderr and "verdict.given" in cli("show", session).stdout
     assert "→ edit" in cli("show", session, "--messages").stdout
+    assert "h-1" in done.stderr and "h-1 confirmed by a-4" in done.stderr, "hypotheses are told as they happen"
+    assert "small: stage running" in done.stderr, "findings name their place"
+    one_line(cli("merge", proposal), 2, "merged already")
 
 
 def test_replay_says_where_a_session_was_edited(cli: Cli, task: Task, tmp_path: Path, home: Path) -> None:
-    write_replies(tmp_path / "folder", SCRIPT[:2])
-    assert cli("run", str(task.folder), "--model", f"manual:{tmp_path / 'folder'}", "--max-steps", "2").returncode == 4
+    write_replies(tmp_path / "folder", SCRIPT[:3])
+    assert cli("run", str(task.folder), "--model", f"manual:{tmp_path / 'folder'}", "--max-steps", "3").returncode == 4
     folder = next((home / "sessions").iterdir())
     log = folder / "session.jsonl"
     whole = log.read_bytes()
@@ -141,7 +146,8 @@ def test_bad_input_is_one_line_with_the_fix(cli: Cli, task: Task, tmp_path: Path
     one_line(cli("run", str(task.folder), "--feedback", "some"), 2, "dense and sparse")
     one_line(cli("measure", str(task.folder), "static"), 2, "does not use instrument 'static'", "accuracy")
     one_line(cli("measure", str(task.folder), "accuracy", "--patch", "absent.patch"), 2, "absent.patch", "No such file")
-    one_line(cli("measure", str(task.folder), "accuracy", "--patch", "bad.patch"), 1, "does not apply")
+    one_line(cli("measure", str(task.folder), "accuracy", "--patch", "bad.patch"), 2, "does not apply")
+    one_line(cli("measure", str(task.folder), "accuracy", "--set", "cases"), 2, "KEY=VALUE")
     one_line(cli("review", "p-123"), 2, "proposal 'p-123' is unknown")
     one_line(cli("approve", "p-123", "--reviewer", "A", "--reason", "b"), 2, "unknown")
     one_line(cli("replay", "nothing"), 2, "session 'nothing' is unknown")

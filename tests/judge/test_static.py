@@ -65,8 +65,14 @@ def test_base_and_candidate_exchanged_is_noticed() -> None:
 
 def test_metrics_show_base_where_it_differs() -> None:
     found = {m.name: m for m in metrics(record(kernel(registers=120)), BASE)}
-    assert (found["registers.k"].value, found["registers.k"].target) == (120, 100)
-    assert found["tensor_core_instructions.k"].target is None
+    assert (found["registers.k"].value, found["registers.k"].base) == (120, 100)
+    assert found["tensor_core_instructions.k"].base is None
+
+
+def test_specialisations_of_one_kernel_are_told_apart() -> None:
+    twice = record(kernel(constexprs={"R": False, "K": 64}), kernel(constexprs={"R": True, "K": 64}, registers=90))
+    names = {m.name: m for m in metrics(twice, twice)}
+    assert names["registers.k[R=True]"].value == 90 and names["registers.k[R=False]"].base is None
 
 
 def emulated(precision: str, line: int = 9) -> EmulatedDot:

@@ -46,7 +46,7 @@ def bounds(case: dict[str, Any]) -> dict[str, dict[str, float]]:
     M and M_bwd are the maps that tf32 ruins: 1e-4 is 16 times what tf32x3 leaves at 128K tokens (6.4e-6) and a
     thousandth of what tf32 leaves at 16K (1.5e-1). H, H_bwd and out keep tf32 operands inside a chunk, where the
     delta rule forgets the rounding: 8.6e-4 at any length. S and dS get one more rounding per rank when the merge
-    is tf32 (1.9e-3 and 1.3e-3 at 8 ranks) than when it is not (5.3e-4 and 1.0e-4).
+    is tf32 (1.9e-3 and 1.4e-3 at 8 ranks of 256 tokens) than when it is not (5.3e-4 and 1.4e-4).
     """
     chain = {"error": 1e-4, "ratio": 300.0}
     inside = {"error": 2.5e-3, "ratio": 20_000.0}
