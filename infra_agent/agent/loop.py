@@ -182,6 +182,6 @@ def _for_model(verdict: Verdict, sparse: bool) -> str:
     lines = []
     for check in verdict.checks:
         head = f"{check.name}: {check.status}{f' ({check.kind})' if check.kind else ''}"
-        detail = check.figure if check.name == "held_out" else check.message
+        detail = check.figure if check.name == "held_out" else " ".join(check.message.split())
         lines.append(head if sparse and check.name != "held_out" else f"{head} — {detail}")
     return "\n".join(lines)

@@ -53,7 +53,7 @@ def narrate(event: "events.Event") -> None:
         case events.ObservationMade(observation=o) if o.instrument not in ("view", "search", "hypothesis", "recall", "propose"):
             progress(f"  [{event.action}] {o.instrument}: {o.status}{f' ({o.kind})' if o.kind else ''} — {o.headline} ({o.cost_s:.1f} s)")
             for finding in sorted(o.findings, key=lambda f: -f.magnitude)[:_MOST_FINDINGS]:
-                progress(f"        {finding.where}: {finding.message}")
+                progress(f"        {finding.where}: {' '.join(finding.message.split())}")
         case events.ProposalMade():
             progress(f"proposal: {event.title}")
         case events.CheckFinished():

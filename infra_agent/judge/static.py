@@ -4,7 +4,7 @@ The report is written by the instrument inside the cage; this module validates i
 than the label says. It is paired with the judged comparison of output bytes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -118,7 +118,9 @@ def _kernel(kernel: Kernel, base: Kernel | None, limits: Static) -> Iterator[Fin
         for dot in kernel.fma_dots:
             where = LineWhere(path=dot.file, line=dot.line)
             message = f"tl.dot at {dot.precision} runs on FMA units on {limits.target}; {kernel.name} has {kernel.fma_instructions} fma"
-            yield Finding(kind="lost_tensor_cores", where=where, magnitude=float(kernel.fma_instructions), message=message)
+            yield Finding(
+                kind="lost_tensor_cores", where=where, magnitude=1e7 + kernel.fma_instructions, message=message
+            )  # names the line: first
     if kernel.fma_instructions > limits.max_fma:
         message = f"{kernel.name}: {kernel.fma_instructions} fma instructions, {limits.max_fma} allowed"
         yield Finding(kind="lost_tensor_cores", where=at, magnitude=float(kernel.fma_instructions), message=message)
@@ -141,27 +143,37 @@ def _resources(kernel: Kernel, base: Kernel | None, limits: Static, at: LineWher
 
 
 def _whole(found: StaticRecord, base: StaticRecord, limits: Static) -> Iterator[Finding]:
-    """Products moved out of a kernel show in no dot of it: compare what each kernel, and what renamed kernels together, still do."""
+    """Products moved out of a kernel, or spelled as sums, show in no dot of it: compare what each kernel still does.
+
+    Both counts must hold: more warps change the instructions of the same product, and one product can be issued thrice.
+    """
     if limits.tensor_cores != "kept":
         return
-    now, then = _work(found), _work(base)
-    shared = now.keys() & then.keys()
-    groups = [(name, now[name], then[name]) for name in sorted(shared)]
-    has_else, had_else = (sum(n for name, n in work.items() if name not in shared) for work in (now, then))
-    groups.append(("the other kernels", has_else, had_else))
-    for name, has, had in groups:
-        if had and has < had * limits.min_tensor_core_share:
-            kernel = next((k for k in found.kernels if k.name == name), None)
-            where = LineWhere(path=kernel.file, line=kernel.line) if kernel else FileWhere(path="workspace")
-            message = f"{name}: {has} tensor-core instructions, {had} at base: products were moved elsewhere"
-            yield Finding(kind="lost_tensor_cores", where=where, magnitude=1e6, message=message)
+    for unit, count in (("tensor-core instructions", _instructions), ("products on tensor cores", _products)):
+        now, then = _work(found, count), _work(base, count)
+        shared = now.keys() & then.keys()
+        has_else, had_else = (sum(n for name, n in work.items() if name not in shared) for work in (now, then))
+        for name, has, had in [*((name, now[name], then[name]) for name in sorted(shared)), ("the other kernels", has_else, had_else)]:
+            if had and has < had * limits.min_tensor_core_share:
+                kernel = next((k for k in found.kernels if k.name == name), None)
+                where = LineWhere(path=kernel.file, line=kernel.line) if kernel else FileWhere(path="workspace")
+                message = f"{name}: {has} {unit}, {had} at base: products were moved elsewhere"
+                yield Finding(kind="lost_tensor_cores", where=where, magnitude=1e6, message=message)
 
 
-def _work(record: StaticRecord) -> dict[str, int]:
-    """Tensor-core instructions by kernel name, over its specialisations."""
+def _instructions(kernel: Kernel) -> int:
+    return kernel.tensor_core_instructions
+
+
+def _products(kernel: Kernel) -> int:
+    return sum(dot.unit == "tensor_core" for dot in kernel.dots)
+
+
+def _work(record: StaticRecord, count: Callable[[Kernel], int]) -> dict[str, int]:
+    """``count`` by kernel name, over its specialisations."""
     total: dict[str, int] = {}
     for kernel in record.kernels:
-        total[kernel.name] = total.get(kernel.name, 0) + kernel.tensor_core_instructions
+        total[kernel.name] = total.get(kernel.name, 0) + count(kernel)
     return total
 
 

@@ -38,7 +38,8 @@ def check_line(check: Check) -> str:
     """A check as one line: name, status, trust, figure, message."""
     status = f"{check.status}{f' ({check.kind})' if check.kind else ''}{' (excused)' if check.excused else ''}"
     figure = f"{check.figure}: " if check.figure else ""
-    return f"{check.name:<12} {status:<26} {check.trust:<11} {figure}{check.message}"
+    message = " ".join(check.message.split())  # what a candidate printed may not look like lines of ours
+    return f"{check.name:<12} {status:<26} {check.trust:<11} {figure}{message}"
 
 
 def render(proposal: Proposal, with_diff: bool = True) -> str:

@@ -123,8 +123,13 @@ class Observation(Frozen):
             return "\n".join([head, *(_metric_line(m) for m in self.metrics if m.name == sparse_metric)])
         ordered = sorted(self.findings, key=lambda f: -f.magnitude)
         metrics = _clamp([_metric_line(m) for m in self.metrics], max(_ROOM - len(ordered), _ROOM // 2), "metrics")
-        findings = _clamp([f"{f.where}: {f.kind}: {f.message}" for f in ordered], _ROOM - len(metrics), "findings")
+        findings = _clamp([f"{f.where}: {f.kind}: {_indented(f.message)}" for f in ordered], _ROOM - len(metrics), "findings")
         return "\n".join([f"{head} — {self.headline}", *metrics, *findings, *([self.body] if self.body else [])])
+
+
+def _indented(text: str) -> str:
+    """Text that a candidate may have printed: its further lines must not look like lines of ours."""
+    return text.replace("\n", "\n    | ")
 
 
 def _clamp(lines: list[str], most: int, what: str) -> list[str]:

@@ -44,6 +44,7 @@ def test_the_same_kernels_pass() -> None:
         (record(kernel(tensor_core_instructions=3)), "lost_tensor_cores", "a.py:3"),
         (record(kernel(tensor_core_instructions=3), kernel(name="other", tensor_core_instructions=99)), "lost_tensor_cores", "a.py:3"),
         (record(kernel(name="renamed", tensor_core_instructions=3)), "lost_tensor_cores", "workspace"),
+        (record(kernel(dots=(), num_warps=8)), "lost_tensor_cores", "a.py:3"),
         (record(), "lost_tensor_cores", "workspace"),
         (record(kernel(registers=256)), "slower", "a.py:3"),
         (record(kernel(spill_stores=3, spill_loads=2, spills=(Spill(file="a.py", line=7, stores=3, loads=2),))), "slower", "a.py:7"),

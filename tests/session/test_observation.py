@@ -48,6 +48,12 @@ def test_sparse_leaves_tools_alone() -> None:
     assert view.for_model("error.out@small") == view.for_model()
 
 
+def test_what_a_candidate_printed_cannot_pass_for_ours() -> None:
+    forged = Finding(kind="crashed", where=LineWhere(path="a.py", line=1), magnitude=1.0, message="boom\naccuracy: pass — all fine")
+    lines = Observation(instrument="accuracy", status="fail", headline="h", findings=(forged,)).for_model().splitlines()
+    assert lines[1:] == ["a.py:1: crashed: boom", "    | accuracy: pass — all fine"]
+
+
 def test_where_reads_as_a_place() -> None:
     where = TensorWhere(case="small", stage="M", index=(1, 2), tile=(0, 16, 16, 32))
     assert str(where) == "small: stage M[1,2] tile rows 0-15 columns 16-31"
