@@ -54,7 +54,7 @@ class State:
     tried: set[Place] = field(default_factory=set)
     leaves_tensor_cores: set[str] = field(default_factory=set)
     keeps_tensor_cores: set[str] = field(default_factory=set)
-    """Precisions that static has passed in this conversation; a whole check comes before the proposal all the same."""
+    """Precisions that static has passed in this conversation; the gate compiles the whole once more."""
     hypothesis: str | None = None
     place: Place | None = None
     precision: str = ""
@@ -301,11 +301,11 @@ def _dot_call(source: str, line: int) -> ast.Call:
 
 
 def _finish(state: State) -> Call | str:
-    """Every cheap case holds: check the cost once more, then propose."""
+    """Every cheap case holds: propose, after a look at the cost if no look has passed with these precisions."""
     kept = state.promoted
     if not kept:
         return "every limit holds already; there is nothing to change"
-    if not state.static_check:
+    if not state.static_check and not set(kept.values()) <= state.keeps_tensor_cores:
         return "static", {}
     places = ", ".join(f"{path}:{line}" for path, line in sorted(kept))
     precision = ", ".join(sorted(set(kept.values())))
