@@ -31,6 +31,12 @@ class SandboxError(InfraAgentError):
     exit_code = 6
 
 
+class ArtefactError(InfraAgentError):
+    """A file that a request left cannot be taken: not there, not a plain file, or too large."""
+
+    exit_code = 1
+
+
 class ModelError(InfraAgentError):
     """The model could not be reached, or what it said cannot be used."""
 

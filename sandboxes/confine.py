@@ -2,7 +2,9 @@
 
 import ctypes
 import os
+import resource
 import struct
+from dataclasses import dataclass
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWIPC = 0x08000000
@@ -12,14 +14,43 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_KEEPCAPS = 8
 _PR_SET_SECCOMP = 22
 _PR_CAPBSET_DROP = 24
+_PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _CAP_VERSION_3 = 0x20080522
 _LAST_CAP = 40
-_CAP_KILL, _CAP_SETPCAP, _CAP_SYS_ADMIN = 5, 8, 21
-_MS_NOSUID_NODEV = 2 | 4
-_MS_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
+_CAP_KILL, _CAP_SETGID, _CAP_SETUID, _CAP_SETPCAP, _CAP_SYS_ADMIN = 5, 6, 7, 8, 21
+NESTING = (_CAP_SYS_ADMIN, _CAP_SETPCAP, _CAP_KILL)
+"""What PID 1 keeps, in the cage's own user namespace, to wall off and end its requests."""
+CHANGE_UID = (_CAP_SETUID, _CAP_SETGID)
 
 libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may use; 0 means that the host limits it from outside, or not at all."""
+
+    address_space: int
+    file_size: int
+    processes: int
+    cpu_s: int
+    disk: int
+    inodes: int
+
+    def apply(self) -> None:
+        """Set the calling process's rlimits; its children inherit them."""
+        wanted = {
+            resource.RLIMIT_AS: self.address_space,
+            resource.RLIMIT_FSIZE: self.file_size,
+            resource.RLIMIT_NPROC: self.processes,
+            resource.RLIMIT_CPU: self.cpu_s,
+            resource.RLIMIT_NOFILE: 1024,
+        }
+        for limit, value in wanted.items():
+            if value:
+                resource.setrlimit(limit, (value, value))
+        for limit in (resource.RLIMIT_CORE, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
+            resource.setrlimit(limit, (0, 0))
 
 
 def check(result: int, what: str) -> None:
@@ -29,36 +60,61 @@ def check(result: int, what: str) -> None:
         raise OSError(errno, f"{what}: {os.strerror(errno)}")
 
 
+def prctl(option: int, value: int, name: str) -> None:
+    """Call prctl with one argument; raises OSError naming ``name``."""
+    check(libc.prctl(option, value, 0, 0, 0), f"prctl({name})")
+
+
 def hide() -> None:
     """No ptrace and no /proc/<pid>/mem for a process of the same uid."""
-    check(libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
+    prctl(_PR_SET_DUMPABLE, 0, "PR_SET_DUMPABLE")
 
 
-def become(uid: int) -> None:
-    """Change to ``uid`` for good, keeping only what PID 1 of a cage needs: SYS_ADMIN, SETPCAP, KILL in this namespace."""
-    check(libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl(PR_SET_KEEPCAPS)")
+def show() -> None:
+    """The opposite of :func:`hide`: a profiler of the same request may look."""
+    prctl(_PR_SET_DUMPABLE, 1, "PR_SET_DUMPABLE")
+
+
+def adopt_orphans() -> None:
+    """Descendants whose parent ended become children of the calling process, as they would of an init."""
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, "PR_SET_CHILD_SUBREAPER")
+
+
+def kill_me_first() -> None:
+    """When the host runs out of memory it shall take a request before PID 1. Raising one's own score needs no right."""
+    show()  # without it the files of /proc/self belong to nobody
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+    hide()
+
+
+def become(uid: int, keep: tuple[int, ...]) -> None:
+    """Change to ``uid`` for good, keeping only the capabilities named."""
+    prctl(_PR_SET_KEEPCAPS, 1, "PR_SET_KEEPCAPS")
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    kept = (1 << _CAP_SYS_ADMIN) | (1 << _CAP_SETPCAP) | (1 << _CAP_KILL)
+    bits = sum(1 << capability for capability in keep)
     header = struct.pack("Ii", _CAP_VERSION_3, 0)
-    check(libc.capset(header, struct.pack("6I", kept, kept, 0, 0, 0, 0)), "capset")
+    check(libc.capset(header, struct.pack("6I", bits, bits, 0, 0, 0, 0)), "capset")
 
 
-def fresh_mounts(size_mb: int, inodes: int) -> None:
-    """Replace every writable place with an empty tmpfs, and /proc with one of this pid namespace."""
-    options = f"size={size_mb}m,nr_inodes={inodes},mode=1777".encode()
-    for place in (b"/tmp", b"/ws", b"/dev/shm"):
-        check(libc.mount(b"tmpfs", place, b"tmpfs", _MS_NOSUID_NODEV, options), f"mount {place.decode()}")
-    check(libc.mount(b"proc", b"/proc", b"proc", _MS_NOSUID_NODEV_NOEXEC, None), "mount /proc")
+def drop_bounding_set() -> None:
+    """Nothing run from here on can gain a capability; without CAP_SETPCAP there is none to gain, thanks to no_new_privs."""
+    for capability in range(_LAST_CAP + 1):
+        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)  # an unknown number fails with EINVAL: nothing to drop
 
 
 def drop_capabilities() -> None:
     """Empty the bounding, permitted, effective and inheritable sets."""
-    for capability in range(_LAST_CAP + 1):
-        libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)  # an unknown number fails with EINVAL: nothing to drop
+    drop_bounding_set()
     header = struct.pack("Ii", _CAP_VERSION_3, 0)
     check(libc.capset(header, bytes(24)), "capset")
+
+
+def no_new_privileges() -> None:
+    """A set-uid program gives nothing any more."""
+    prctl(_PR_SET_NO_NEW_PRIVS, 1, "PR_SET_NO_NEW_PRIVS")
 
 
 def load_filter(program: bytes) -> None:
@@ -76,5 +132,5 @@ def give_up_rights(bpf: bytes) -> None:
     """Bounding set, capabilities, no_new_privs, seccomp: in the only order that works."""
     hide()
     drop_capabilities()
-    check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
+    no_new_privileges()
     load_filter(bpf)

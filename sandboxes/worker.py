@@ -1,10 +1,10 @@
-"""PID 1 of a cage: preload, fork one confined child per request, report how it ended.
+"""PID 1 of a cage: preload, fork one confined child per request, relay calls to it, report how it ended.
 
-It runs no op, parses nothing that a candidate made, and reads only fixed structs from the judge. Each request
-gets a pid, mount and ipc namespace of its own, so that ending it leaves nothing behind:
+It runs no op, parses nothing that a candidate made but fixed structs, and reads only fixed structs from the judge:
 
     PID 1 ── fork ──▶ init of the request (reaps, holds the namespace) ── fork ──▶ child (confined, runs the program)
 
+A request that stays (STANDING) is stopped, with everything it started, except between a call and its reply.
 Descriptors inherited from the host, their numbers in CAGE_FDS: the judge's socket, the input mapping (sealed), the
 output mapping.
 """
@@ -13,116 +13,190 @@ import gc
 import importlib
 import mmap
 import os
-import resource
 import select
 import signal
 import socket
-import struct
-import sys
 import time
+from dataclasses import dataclass
 
-from sandboxes import confine
+from sandboxes import confine, landlock
+from sandboxes.confine import Limits
 from sandboxes.runtime import request
+from sandboxes.scope import Flat, Job, Nested, Scope, Tree
+from sandboxes.wire import CALL, DONE, EARLY, ERROR, LOST, OK, READY, REPLY, STANDING, START
 
 JUDGE_FD, IN_FD, OUT_FD = map(int, os.environ["CAGE_FDS"].split(","))
-START = struct.Struct("<4sQ")  # tag, bytes of the request in the input mapping
-DONE = struct.Struct("<4siiQQQ")  # tag, exit code, signal, wall ns, cpu us, peak rss KiB
-LIMITS = struct.Struct("<QQQQQ")  # address space, file size, processes, cpu seconds, tmpfs MiB
-INODES = 20_000
+CONTROL_FD = 3  # of the child: its end of the pair that carries calls
 
 
-def set_limits(packed: bytes) -> int:
-    """Apply rlimits to the calling process; returns the tmpfs size in MiB."""
-    address, file_size, processes, cpu, tmpfs = LIMITS.unpack(packed)
-    for limit, value in (
-        (resource.RLIMIT_AS, address),
-        (resource.RLIMIT_FSIZE, file_size),
-        (resource.RLIMIT_NPROC, processes),
-        (resource.RLIMIT_CPU, cpu),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, 1024),
-    ):
-        resource.setrlimit(limit, (value, value))
-    return int(tmpfs)
+@dataclass
+class Running:
+    """The request under way. ``control`` is None unless it stays; ``awaited`` is the sequence number of a call without a reply."""
+
+    pid: int
+    pidfd: int
+    began: int
+    control: socket.socket | None = None
+    awaited: int | None = None
 
 
-def run_child(length: int, bpf: bytes) -> None:
+def confined(bpf: bytes) -> None:
+    """Give up what this level of isolation gives up."""
+    level = os.environ["CAGE_CONFINE"]
+    if level == "landlock":
+        confine.no_new_privileges()
+        own = [f"/proc/{os.getpid()}"]
+        landlock.restrict(os.environ["CAGE_READABLE"].split(":") + own, [os.environ["CAGE_SCRATCH"], "/dev/null"])
+    if level != "none":
+        confine.give_up_rights(bpf)
+    if os.environ.get("CAGE_PTRACE"):
+        confine.show()
+
+
+def run_child(length: int, bpf: bytes, control: int | None) -> None:
     """The request itself: rights are gone before the first byte of the request is read."""
     source = mmap.mmap(IN_FD, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     sink = mmap.mmap(OUT_FD, 0)
-    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # the mappings stay without their descriptors
-    confine.give_up_rights(bpf)
-    request.run(source, sink, length)
+    if control is not None:
+        os.dup2(control, CONTROL_FD)
+    os.closerange(CONTROL_FD + (control is not None), 1 << 16)  # the mappings stay without their descriptors
+    confined(bpf)
+    request.run(source, sink, length, None if control is None else socket.socket(fileno=CONTROL_FD))
 
 
-def hold_namespace(length: int, bpf: bytes, limits: bytes, own_pid_namespace: int) -> None:
-    """Init of the request's pid namespace: make the mounts, start the child, reap, end as the child ended."""
-    os.close(JUDGE_FD)
-    os.close(own_pid_namespace)
-    confine.hide()
-    confine.check(confine.libc.unshare(confine.CLONE_NEWNS | confine.CLONE_NEWIPC), "unshare")
-    tmpfs = set_limits(limits)
-    confine.fresh_mounts(tmpfs, INODES)
-    child = os.fork()
-    if child == 0:
-        try:
-            run_child(length, bpf)
-            sys.stdout.flush()
-            sys.stderr.flush()
+class Worker:
+    """Serves one judge, one request at a time."""
+
+    def __init__(self, judge: socket.socket, scope: Scope, bpf: bytes) -> None:
+        self._judge = judge
+        self._scope = scope
+        self._bpf = bpf
+        self._running: Running | None = None
+
+    def serve(self) -> None:
+        """Answer until the judge hangs up: a judge that was killed closes its socket too, and PDEATHSIG would miss that."""
+        while True:
+            ready = self._wait()
+            running = self._running
+            if JUDGE_FD in ready:
+                self._from_judge()
+            elif running and running.control and running.control.fileno() in ready:
+                self._from_child(running, running.control)
+            elif running:
+                self._finished(running)
+
+    def _wait(self) -> set[int]:
+        poller = select.poll()
+        poller.register(JUDGE_FD, select.POLLIN)
+        if self._running:
+            poller.register(self._running.pidfd, select.POLLIN)
+            if self._running.control and self._running.awaited is not None:
+                poller.register(self._running.control, select.POLLIN)
+        return {descriptor for descriptor, _ in poller.poll()}
+
+    def _from_judge(self) -> None:
+        message, descriptors, _, _ = socket.recv_fds(self._judge, START.size, 2)
+        tag = message[:4]
+        if tag == b"STRT" and len(descriptors) == 2 and self._running is None:
+            self._start(message, *descriptors)
+        elif tag == b"CALL" and self._running:
+            self._call(self._running, message)
+        elif tag == b"QUIT" and self._running:
+            os.kill(self._running.pid, signal.SIGKILL)
+        elif tag == b"SOCK":
+            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as made:  # of this network namespace, whoever holds it
+                socket.send_fds(self._judge, [b"SOCK"], [made.fileno()])
+        elif tag != b"QUIT":
             os._exit(0)
-        except SystemExit as stop:
-            sys.stdout.flush()
-            os._exit(stop.code if isinstance(stop.code, int) else (0 if stop.code is None else 1))
-        except BaseException:
-            request.print_error()
-            os._exit(1)
-    confine.drop_capabilities()
-    while True:
-        pid, status = os.wait()
-        if pid == child:
-            # 128 + n, as a shell says it: an init cannot die by the signal that its child died of
-            os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
 
+    def _start(self, message: bytes, text: int, folder: int) -> None:
+        _, length, flags, *limits = START.unpack(message)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if flags & STANDING else (None, None)
+        began = time.monotonic_ns()
 
-def start(length: int, bpf: bytes, limits: bytes, own_pid_namespace: int, text: int) -> int:
-    """Fork the init of a new pid namespace; returns its pid as PID 1 sees it. ``text``: where the request prints."""
-    confine.check(confine.libc.unshare(confine.CLONE_NEWPID), "unshare(NEWPID)")
-    init = os.fork()
-    if init == 0:
+        control = theirs.fileno() if theirs else None
+        pid = self._scope.fork(Job(lambda: run_child(length, self._bpf, control), Limits(*limits), text, folder))
+        for descriptor in (text, folder):
+            os.close(descriptor)
+        if theirs:
+            theirs.close()
+        self._running = Running(pid, os.pidfd_open(pid), began, ours, 0 if ours else None)
+
+    def _call(self, running: Running, message: bytes) -> None:
+        """Let the request run until it replies. What it sent before it was asked is no reply."""
+        _, sequence, _, _ = CALL.unpack(message)
+        if running.control is None or _pending(running.control):
+            self._judge.send(REPLY.pack(b"RPLY", sequence, EARLY, 0))
+            return
+        running.awaited = sequence
+        self._scope.signal(signal.SIGCONT)
         try:
-            os.dup2(text, 1)
-            os.dup2(text, 2)
-            os.close(text)
-            hold_namespace(length, bpf, limits, own_pid_namespace)
-        except BaseException:
-            request.print_error()
-        os._exit(70)
-    # without going back, the next fork would join the namespace whose init is gone and fail with ENOMEM
-    confine.check(confine.libc.setns(own_pid_namespace, confine.CLONE_NEWPID), "setns")
-    return init
+            running.control.send(message)
+        except OSError:
+            self._reply(running, LOST, 0)
+
+    def _from_child(self, running: Running, control: socket.socket) -> None:
+        message = _receive(control)
+        if not message:  # the child closed its end; if it is ending, how it ended says more
+            control.close()
+            running.control = None
+            return
+        if len(message) == REPLY.size:
+            tag, sequence, status, ns = REPLY.unpack(message)
+            if tag == b"RPLY" and sequence == running.awaited and status in (OK, ERROR):
+                self._reply(running, status, ns)
+                return
+        self._reply(running, LOST, 0)
+
+    def _reply(self, running: Running, status: int, ns: int) -> None:
+        sequence, running.awaited = running.awaited or 0, None
+        self._scope.signal(signal.SIGSTOP)
+        self._judge.send(REPLY.pack(b"RPLY", sequence, status, ns))
+
+    def _finished(self, running: Running) -> None:
+        _, status, usage = os.wait4(running.pid, 0)
+        os.close(running.pidfd)
+        if running.control:
+            running.control.close()
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+        cpu = int((usage.ru_utime + usage.ru_stime) * 1e6)
+        self._running = None
+        if not self._scope.sweep():
+            os._exit(1)  # something could not be killed: the whole cage is thrown away
+        wall = time.monotonic_ns() - running.began
+        used = (usage.ru_maxrss, usage.ru_inblock, usage.ru_oublock)
+        self._judge.send(DONE.pack(b"DONE", code, code - 128 if code > 128 else 0, wall, cpu, *used))
 
 
-def wait(init: int, judge: socket.socket, began: int) -> bytes | None:
-    """Wait for the request to end; None when the judge hung up, after which this process must end."""
-    pidfd = os.pidfd_open(init)
-    poller = select.poll()
-    poller.register(pidfd, select.POLLIN)
-    poller.register(judge, 0)  # POLLHUP only: PDEATHSIG alone does not notice a judge killed with SIGKILL
-    ready = poller.poll()
-    os.close(pidfd)
-    if any(fd == JUDGE_FD for fd, _ in ready):
-        return None
-    _, status, usage = os.wait4(init, 0)
-    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
-    cpu = int((usage.ru_utime + usage.ru_stime) * 1e6)
-    ended_by = code - 128 if code > 128 else 0
-    return DONE.pack(b"DONE", code, ended_by, time.monotonic_ns() - began, cpu, usage.ru_maxrss)
+def _receive(control: socket.socket) -> bytes:
+    try:
+        return control.recv(64, socket.MSG_DONTWAIT)
+    except OSError:
+        return b""
+
+
+def _pending(control: socket.socket) -> bool:
+    """True when a message waits that nobody asked for; an end that was closed is found by the send that follows."""
+    try:
+        return bool(control.recv(64, socket.MSG_DONTWAIT | socket.MSG_PEEK))
+    except OSError:
+        return False
+
+
+def choose_scope() -> Scope:
+    """How requests are kept apart here."""
+    uids = [int(uid) for uid in os.environ.get("CAGE_UIDS", "").split("-") if uid]
+    if "CAGE_SCRATCH" in os.environ:
+        return Tree(os.environ["CAGE_SCRATCH"], uids[0] if uids else None)
+    nested = Nested.works()
+    if uids:  # a root host: uid 0 was needed to reach the mounts, and only for that
+        confine.become(uids[0], confine.NESTING if nested else confine.NESTING + confine.CHANGE_UID)
+    return Nested() if nested else Flat(range(uids[0] + 1, uids[1]) if uids else range(0))
 
 
 def main() -> None:
     """Serve requests until the judge hangs up."""
-    if "CAGE_SETUID" in os.environ:  # a root host: uid 0 was needed to reach the mounts, and only for that
-        confine.become(int(os.environ["CAGE_SETUID"]))
+    scope = choose_scope()
     confine.hide()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # PID 1 with a default action: a signal from inside is dropped
     judge = socket.socket(fileno=JUDGE_FD)
@@ -130,21 +204,9 @@ def main() -> None:
     for name in filter(None, os.environ.get("CAGE_PRELOAD", "").split(",")):
         importlib.import_module(name)
     gc.freeze()
-    own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     threads = len(os.listdir("/proc/self/task"))
-    judge.send(struct.pack("<4sI", b"REDY", threads))  # more than one thread here means that a fork may hang
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(judge, START.size + LIMITS.size, 1)
-        if len(message) != START.size + LIMITS.size or len(descriptors) != 1:
-            os._exit(0)
-        _, length = START.unpack(message[: START.size])
-        began = time.monotonic_ns()
-        init = start(length, bpf, message[START.size :], own_pid_namespace, descriptors[0])
-        os.close(descriptors[0])
-        reply = wait(init, judge, began)
-        if reply is None:
-            os._exit(0)
-        judge.send(reply)
+    judge.send(READY.pack(b"REDY", threads, scope.name.encode()))  # more than one thread: a fork may hang
+    Worker(judge, scope, bpf).serve()
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ class Options:
     sparse: bool
     limits: Limits
     home: Path
+    sandbox: str = "auto"
+    """auto, or a backend by name."""
 
 
 def versions() -> dict[str, str]:
@@ -71,7 +73,8 @@ def _header(
         driver=driver,
         feedback="sparse" if options.sparse else "dense",
         level="L2",
-        isolation=Collector.isolation,
+        isolation=collector.isolation,
+        not_held=collector.backend.not_held,
         platform=Collector.platform,
         audited=audit_record.passed(task, options.home),
         spec=blobs.put(canonical.encode(task.spec.model_dump(mode="json"))),
@@ -95,7 +98,7 @@ def run(task: Task, model: Model, driver: str, options: Options, on_entry: Calla
     repo, base = repository.for_task(task, options.home)
     tree = repo.read_tree(base)
     secret = seeds.new_secret()
-    with Collector(task, secret) as collector:
+    with Collector(task, secret, options.sandbox) as collector:
         collector.warm()
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{task.spec.id}-{secrets.token_hex(2)}"
         with SessionLog(options.home / "sessions" / name, on_entry) as log:

@@ -55,7 +55,7 @@ def _cage() -> Item:
     except SandboxError as error:
         return Item("cage", False, str(error), "see the message")
     try:
-        result = cage.request("sandboxes.runtime.shell", {"command": "echo alive"})
+        result = cage.run("sandboxes.runtime.shell", {"command": "echo alive"})
         alive = result.ok and result.text == b"alive\n"
         return Item(
             "cage",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra_agent.cli.output import answer, document, progress
+from infra_agent.cli.output import Sandbox, answer, document, progress
 from infra_agent.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def measure(
     instrument: Annotated[str, typer.Argument(help="see: infra-agent instruments")],
     patch: Annotated[Path | None, typer.Option(help="measure the workspace with this patch applied")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, an argument of the instrument")] = None,
+    sandbox: Sandbox = "auto",
     as_json: Json = False,
 ) -> None:
     """Run one instrument by hand. Exit 1 when it says fail, 3 when it could not decide."""
@@ -62,14 +63,17 @@ def measure(
         *(["--patch", str(patch)] if patch else []),
         *(f"--set={p[0]}={p[2]}" for p in pairs),
     )
-    with Collector(loaded, seeds.new_secret()) as collector:
+    with Collector(loaded, seeds.new_secret(), sandbox) as collector:
         observation, _ = judge.measure(collector, instrument, tree, base_tree, arguments, reproduce)
     document(observation.model_dump(mode="json")) if as_json else answer(observation.for_model())
     raise typer.Exit({"pass": 0, "fail": 1}.get(observation.status, 3))
 
 
 def gate(
-    task: TaskArgument, patch: Annotated[Path, typer.Option(help="a patch against the task's workspace")], as_json: Json = False
+    task: TaskArgument,
+    patch: Annotated[Path, typer.Option(help="a patch against the task's workspace")],
+    sandbox: Sandbox = "auto",
+    as_json: Json = False,
 ) -> None:
     """Judge any patch with every check of the gate. Exit 0 pass, 1 fail, 3 inconclusive."""
     from infra_agent.agent.loop import EXIT
@@ -84,7 +88,7 @@ def gate(
     loaded = load(task)
     data = _read_patch(patch)
     repo, base = repository.for_task(loaded, home())
-    with Collector(loaded, seeds.new_secret()) as collector:
+    with Collector(loaded, seeds.new_secret(), sandbox) as collector:
         began = time.monotonic()
         proposal_gate = ProposalGate(
             collector, repo, base, lambda record: "", None if as_json else lambda check: progress(check_line(check))

@@ -4,8 +4,11 @@ import json
 import re
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+Sandbox = Annotated[str, typer.Option(help="auto | bubblewrap | landlock | open: what walls the code off; auto never picks open")]
 _HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra_agent.cli.output import answer, document, progress
+from infra_agent.cli.output import Sandbox, answer, document, progress
 from infra_agent.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def narrate(event: "events.Event") -> None:
     match event:
         case events.SessionStarted():
             progress(f"session {event.session}: task {event.task}, driver {event.driver}, isolation {event.isolation}, {event.platform}")
+            for clause in event.not_held:
+                progress(f"  not held at this isolation: {clause}")
         case events.ModelRequested(model="manual"):
             progress(f"  waiting for a reply to a request of {event.messages} messages")
         case events.HypothesisStated():
@@ -69,6 +71,7 @@ def run(
     feedback: Annotated[str, typer.Option(help="dense | sparse: sparse shows the model one metric and no findings")] = "dense",
     max_steps: Annotated[int | None, typer.Option(min=1, help="model calls; default: the task's")] = None,
     budget_usd: Annotated[float | None, typer.Option(min=0, help="stop when replies of known price cost this much")] = None,
+    sandbox: Sandbox = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
 ) -> None:
     """Run the agent on a task until its proposal is judged. Exit 0 when the proposal passed the gate."""
@@ -87,7 +90,7 @@ def run(
     chosen = make_model(model, base_url)
     limits = Limits(max_steps if max_steps is not None else loaded.spec.max_steps, loaded.spec.wall_s, budget_usd)
     name, outcome = session.run(
-        loaded, chosen, session.driver_of(chosen.name), session.Options(feedback == "sparse", limits, home()), narrate
+        loaded, chosen, session.driver_of(chosen.name), session.Options(feedback == "sparse", limits, home(), sandbox), narrate
     )
     if as_json:
         document({"session": name, "exit_code": outcome.exit_code, "reason": outcome.reason, "proposal": outcome.proposal})

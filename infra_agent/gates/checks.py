@@ -7,13 +7,14 @@ from infra_agent.judge import tensors
 from infra_agent.judge.records import DeterminismRecord, RanRecord
 from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.tensors import CompareRecord
-from infra_agent.session.observation import FileWhere, TensorWhere, Trust
+from infra_agent.session.observation import FileWhere, Isolation, TensorWhere, Trust
 from infra_agent.session.redaction import secrets_in
 from infra_agent.session.verdict import Check
 from infra_agent.task.patch import FileChange, changes
 from infra_agent.task.spec import Growth, Static, TaskSpec
 from infra_agent.task.tree import matches, plain
 
+_LEVELS: tuple[Isolation, ...] = ("none", "partial", "full")
 _REGULAR = {"100644", "100755"}
 _ALWAYS_PROTECTED = (
     ".git/**",
@@ -69,6 +70,14 @@ def _out_of_scope(change: FileChange, spec: TaskSpec, base_paths: frozenset[str]
     if not matches(change.path, spec.edit.allow):
         return f"{change.path} is outside the edit scope ({', '.join(spec.edit.allow)})"
     return None
+
+
+def isolation(level: Isolation, least: Isolation) -> Check:
+    """What ran was walled off as well as the policy asks; figures made in the open could have been written by anybody."""
+    if _LEVELS.index(level) >= _LEVELS.index(least):
+        return Check(name="isolation", status="pass", trust="judged", figure=level, message=f"the policy asks for {least} or better")
+    message = f"isolation {level}; the policy asks for {least} or better, as --sandbox auto picks it where it can be had"
+    return Check(name="isolation", status="inconclusive", trust="judged", figure=level, message=message)
 
 
 def secrets(patch: bytes) -> Check:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from infra_agent.errors import UsageError
 from infra_agent.frozen import Frozen, one_line
+from infra_agent.session.observation import Isolation
 from infra_agent.task.tree import matches
 
 Ruling = Literal["allow", "ask", "deny", "abort"]
@@ -57,8 +58,9 @@ class Decision:
 
 
 class Policy(Frozen):
-    """Rules in file order."""
+    """Rules in file order, and the least isolation at which a verdict counts."""
 
+    isolation: Isolation
     rule: tuple[Rule, ...] = Field(min_length=1)
 
     def decide(self, action: Action) -> Decision:
@@ -87,6 +89,11 @@ def parse(text: str, where: str) -> Policy:
             if rule.applies(action):
                 raise UsageError(f"{where}: rule '{rule.id}' matches {_show(action)}, which it says it does not")
     return policy
+
+
+def default() -> Policy:
+    """The policy that is shipped."""
+    return parse(DEFAULT.read_text(), str(DEFAULT))
 
 
 def _show(action: Action) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from infra_agent import canonical
-from infra_agent.gates import checks
+from infra_agent.gates import checks, policy
 from infra_agent.judge.collector import Collector
 from infra_agent.judge.records import DeterminismRecord, RanRecord
 from infra_agent.judge.static import StaticRecord
@@ -18,7 +18,10 @@ from infra_agent.task.tree import Tree
 
 Store = Callable[[bytes], str]
 OnCheck = Callable[[Check], None]
-NAMES = ("applies", "scope", "secrets", "accuracy", "held_out", "growth", "ran", "own_work", "determinism", "static", "precision", "timing")
+NAMES = (
+    "isolation", "applies", "scope", "secrets", "accuracy", "held_out", "growth", "ran", "own_work", "determinism", "static", "precision",
+    "timing",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class ProposalGate:
         began = time.monotonic()
         self._collector.fresh_cages()
         self._done = []
+        self._add(checks.isolation(self._collector.isolation, policy.default().isolation))
         base_tree = self._repository.read_tree(self._base)
         patch, tree = self._apply(patch)
         if tree is not None and self._reads_well(patch, frozenset(base_tree)):

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from infra_agent import canonical
-from infra_agent.gates import checks
+from infra_agent.gates import checks, policy
 from infra_agent.gates.proposal import expected_checks
 from infra_agent.judge.records import DeterminismRecord, RanRecord
 from infra_agent.judge.static import StaticRecord
@@ -20,8 +20,8 @@ from infra_agent.task.patch import changes
 from infra_agent.task.spec import Static, TaskSpec
 
 Records = Mapping[str, bytes]
-_CARRIED = {"applies"}
-"""Needs the repository: replay has none, a merge applies the patch itself."""
+_CARRIED = {"applies", "isolation"}
+"""``applies`` needs the repository: replay has none, a merge applies the patch itself. ``isolation`` has no record: it is asked apart."""
 
 
 def _compares(records: Records) -> list[CompareRecord]:
@@ -70,8 +70,18 @@ def faults(verdict: Verdict, made: events.ProposalMade, header: events.SessionSt
         found.append(f"checks are {', '.join(names)}; the task asks for {', '.join(expected_checks(spec, names))}")
     if decide(verdict.checks) != verdict.decision:
         found.append(f"decision {verdict.decision} does not follow from the checks")
+    found += _isolation_faults(verdict, header, blobs)
     found += _patch_faults(verdict, made, header, blobs)
     return found
+
+
+def _isolation_faults(verdict: Verdict, header: events.SessionStarted, blobs: Blobs) -> list[str]:
+    """The isolation is the session's, and is ruled on by the session's policy."""
+    if verdict.isolation != header.isolation:
+        return [f"isolation {verdict.isolation}, but the session ran at {header.isolation}"]
+    least = policy.parse(blobs.get(header.policy).decode(), "the session's policy").isolation
+    stated = next((check for check in verdict.checks if check.name == "isolation"), None)
+    return [] if stated == checks.isolation(verdict.isolation, least) else ["check isolation does not follow from the isolation"]
 
 
 def _check_fault(check: Check, blobs: Blobs, spec: TaskSpec, platform: str) -> str | None:

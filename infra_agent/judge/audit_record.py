@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from infra_agent.errors import UsageError
 from infra_agent.frozen import Frozen, one_line
+from infra_agent.session.observation import Isolation
 from infra_agent.task.load import Task
 
 FILE = "audit.json"
@@ -29,7 +30,7 @@ class AuditRecord(Frozen):
     task: str
     digest: str
     platform: str
-    isolation: str
+    isolation: Isolation
     trials: tuple[Trial, ...]
     problems: tuple[str, ...]
 

@@ -18,8 +18,10 @@ from infra_agent.judge.reference import Case, Reference, last_line
 from infra_agent.judge.report import ReportRecord
 from infra_agent.judge.static import KernelError, StaticRecord
 from infra_agent.judge.tensors import CompareRecord, EmulatedDot, compare
-from infra_agent.sandbox.cage import Result
+from infra_agent.sandbox import choose
+from infra_agent.sandbox.base import Result
 from infra_agent.sandbox.pool import CagePool
+from infra_agent.session.observation import Isolation
 from infra_agent.task.load import Task
 from infra_agent.task.tree import Tree, digest, pack
 
@@ -45,20 +47,25 @@ class Collector:
     ``secret`` decides every seed. Calls count up, so that no two looks at a case see the same contents.
     """
 
-    isolation = CagePool.isolation
     platform = "cpu-emulated"
 
-    def __init__(self, task: Task, secret: bytes) -> None:
+    def __init__(self, task: Task, secret: bytes, sandbox: str = choose.AUTO) -> None:
         if task.judge_folder is None:
             raise UsageError(f"{task.folder}: no judge/task.py; tasks without one come with a later release")
         self.task = task
         self._secret = secret
-        self._reference = Reference(task.judge_folder)
+        self.backend = choose.pick(sandbox)
+        self._reference = Reference(task.judge_folder, self.backend)
         self._pools: dict[str, CagePool] = {}
         self._static: dict[tuple[str, str], StaticRecord] = {}
         self._cases: dict[str, list[Case]] = {}
         self._looks: dict[str, int] = {}
         self._lock = threading.Lock()
+
+    @property
+    def isolation(self) -> Isolation:
+        """How well the code under change is walled off: full | partial | none."""
+        return self.backend.isolation
 
     def __enter__(self) -> "Collector":
         return self
@@ -75,7 +82,7 @@ class Collector:
     def pool(self, profile: str) -> CagePool:
         """The cages of a profile."""
         with self._lock:
-            return self._pools.setdefault(profile, CagePool(profile, hidden=share.hidden()))
+            return self._pools.setdefault(profile, CagePool(profile, hidden=share.hidden(), backend=self.backend))
 
     def warm(self) -> None:
         """Start the cages of the task's instruments side by side."""
@@ -124,7 +131,7 @@ class Collector:
         drawn = self._reference.draw(case, self._seed("inputs", case))
         args = self._args({"without_kernels": without_kernels})
         with self.pool(program.profile).cage() as cage:
-            result = cage.request(program.program, args, {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
+            result = cage.run(program.program, args, {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
         about = _about(tree, case)
         if not result.ok:
             return CompareRecord(ended=_ended(result), ending=tail(result), **about)
@@ -186,7 +193,7 @@ class Collector:
         digests = []
         for _ in range(runs):
             with self.pool(program.profile).cage() as cage:
-                result = cage.request(program.program, self._args({}), {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
+                result = cage.run(program.program, self._args({}), {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
             digests.append(canonical.digest(result.output) if result.ok else f"{_ended(result)}: {last_line(result)}")
         return DeterminismRecord(case=case.name, tree=digest(tree), digests=tuple(digests))
 
@@ -229,19 +236,19 @@ class Collector:
         """Run an instrument's program on a tree and fresh inputs of a public case."""
         drawn = self._reference.draw(case, self._seed(instrument.name, case))
         with self.pool(instrument.profile).cage() as cage:
-            return cage.request(instrument.program, self._args(arguments), {"tree": pack(tree), "inputs": drawn.inputs})
+            return cage.run(instrument.program, self._args(arguments), {"tree": pack(tree), "inputs": drawn.inputs})
 
     def search(self, tree: Tree, pattern: str, glob: str) -> Result:
         """Find a regular expression in a copy of the tree, in the cage: the pattern is the model's and may never end."""
         profile = instruments.load("accuracy").profile
         with self.pool(profile).cage() as cage:
-            return cage.request("sandboxes.runtime.search", {"pattern": pattern, "glob": glob}, {"tree": pack(tree)}, timeout_s=_SEARCH_S)
+            return cage.run("sandboxes.runtime.search", {"pattern": pattern, "glob": glob}, {"tree": pack(tree)}, timeout_s=_SEARCH_S)
 
     def shell(self, tree: Tree, command: str, timeout_s: float) -> Result:
         """Run a shell command on a copy of the tree; what it changes is thrown away."""
         profile = instruments.load("accuracy").profile
         with self.pool(profile).cage() as cage:
-            return cage.request("sandboxes.runtime.shell", {"command": command}, {"tree": pack(tree)}, timeout_s=timeout_s)
+            return cage.run("sandboxes.runtime.shell", {"command": command}, {"tree": pack(tree)}, timeout_s=timeout_s)
 
     def sensitivity(self, case: Case) -> dict[str, Any]:
         """For an audit: see :meth:`Reference.sensitivity`."""
@@ -249,7 +256,7 @@ class Collector:
 
 
 def _ended(result: Result) -> str:
-    return {"failed": "crashed", "signal": "crashed"}.get(result.ended, result.ended)
+    return {"failed": "crashed", "signal": "crashed", "oom": "out_of_memory"}.get(result.ended, result.ended)
 
 
 def tail(result: Result) -> str:

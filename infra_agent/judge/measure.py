@@ -16,7 +16,7 @@ from infra_agent.judge.collector import Collector
 from infra_agent.judge.report import ReportRecord
 from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.tensors import CompareRecord
-from infra_agent.session.observation import Observation, Trust
+from infra_agent.session.observation import Isolation, Observation, Trust
 from infra_agent.task.spec import Static, TaskSpec
 from infra_agent.task.tree import Tree
 
@@ -32,7 +32,7 @@ class Context:
     evidence_kind: str
     trust: Trust
     platform: str
-    isolation: str
+    isolation: Isolation
     reproduce: tuple[str, ...]
     cost_s: float = 0.0
     evidence: dict[str, str] = field(default_factory=dict)

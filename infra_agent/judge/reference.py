@@ -15,10 +15,12 @@ from safetensors.numpy import save as save_tensors
 from infra_agent import share
 from infra_agent.errors import UsageError
 from infra_agent.judge.tensors import Bound
-from infra_agent.sandbox.cage import Result
+from infra_agent.sandbox.backend import Backend
+from infra_agent.sandbox.base import Result
 from infra_agent.sandbox.pool import CagePool
 
 _PROGRAM = "sandboxes.runtime.reference"
+_PLACE = "/judge"
 _REPORT_MB = 1024
 _FLOATS = {"float64": "F64", "float32": "F32", "float16": "F16"}
 _INTEGERS = {"int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"}
@@ -55,13 +57,13 @@ class Drawn:
 class Reference:
     """Talks to the reference cage of one task."""
 
-    def __init__(self, judge_folder: Path) -> None:
+    def __init__(self, judge_folder: Path, backend: Backend) -> None:
         self._where = judge_folder / "task.py"
-        self._pool = CagePool("reference", {"/judge": judge_folder}, share.hidden())
+        self._pool = CagePool("reference", {_PLACE: judge_folder}, share.hidden(), backend)
 
     def _ask(self, operation: str, **args: Any) -> tuple[Any, bytes]:
         with self._pool.cage() as cage:
-            result = cage.request(_PROGRAM, {"operation": operation, **args}, report_mb=_REPORT_MB)
+            result = cage.run(_PROGRAM, {"operation": operation, "judge": cage.place(_PLACE), **args}, report_mb=_REPORT_MB)
         if not result.ok:
             raise UsageError(f"{self._where}: {operation} {result.ended}: {last_line(result)}")
         (size,) = struct.unpack_from("<Q", result.report)

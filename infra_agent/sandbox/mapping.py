@@ -65,6 +65,7 @@ class Mappings:
         fcntl.fcntl(self.in_fd, _F_ADD_SEALS, fixed | _SEAL_FUTURE_WRITE)
         fcntl.fcntl(self.out_fd, _F_ADD_SEALS, fixed)
         self._in_used = 0
+        self._placed: dict[str, list[int]] = {}
 
     def write(self, program: str, args: dict[str, Any], sections: dict[str, bytes], layout: Layout) -> int:
         """Write a request; returns its length in bytes. Nothing of the previous request is left in either mapping."""
@@ -84,9 +85,16 @@ class Mappings:
         self._in[8 : 8 + len(head)] = head
         for name, data in sections.items():
             self._in[placed[name][0] : placed[name][0] + len(data)] = data
-        self._in_used = offset
+        self._in_used, self._placed = offset, placed
         self.poison(layout)
         return offset
+
+    def put(self, section: str, data: bytes) -> None:
+        """Other bytes for a section of the request under way; raises ValueError when the length would change."""
+        start, length = self._placed[section]
+        if len(data) != length:
+            raise ValueError(f"section {section}: {len(data)} bytes, {length} expected")
+        self._in[start : start + length] = data
 
     @staticmethod
     def _head(program: str, args: dict[str, Any], placed: dict[str, list[int]], layout: Layout) -> bytes:

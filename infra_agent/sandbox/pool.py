@@ -1,35 +1,49 @@
-"""Warm cages by profile: take one, use it, give it back; one that ended badly is not given back."""
+"""Warm cages by profile: take one, use it, give it back; one that ended badly is replaced."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra_agent.errors import SandboxError
+from infra_agent.sandbox import choose
+from infra_agent.sandbox.backend import Backend
 from infra_agent.sandbox.cage import Cage
 from infra_agent.sandbox.profile import load
 
 
 class CagePool:
-    """Cages of one profile with the same mounts. Thread-safe; grows to as many cages as are in use at once."""
+    """Cages of one profile with the same mounts. Thread-safe; grows to as many cages as are in use at once.
 
-    isolation = Cage.isolation
+    From the first cage that ends badly on, one spare is kept warm beside those in use: code that broke one cage is likely to break
+    the next, and a preloaded cage takes seconds to start.
+    """
 
-    def __init__(self, profile: str, mounts: dict[str, Path] | None = None, hidden: tuple[Path, ...] = ()) -> None:
+    def __init__(
+        self, profile: str, mounts: dict[str, Path] | None = None, hidden: tuple[Path, ...] = (), backend: Backend | None = None
+    ) -> None:
+        self.backend = backend or choose.pick()
         self._profile = load(profile)
         self._mounts = mounts
         self._hidden = hidden
         self._idle: list[Cage] = []
         self._busy: set[Cage] = set()
         self._lock = threading.Lock()
+        self._starting: threading.Thread | None = None
+        self._lost_one = False
+
+    def _start(self) -> Cage:
+        return Cage(self._profile, self._mounts, self._hidden, self.backend)
 
     @contextmanager
     def cage(self) -> Iterator[Cage]:
         """A live cage, warm if one is idle."""
         with self._lock:
             taken = self._idle.pop() if self._idle else None
-        cage = taken or Cage(self._profile, self._mounts, self._hidden)
+        cage = taken or self._start()
         with self._lock:
             self._busy.add(cage)
+        self._refill()
         try:
             yield cage
         except BaseException:
@@ -41,6 +55,27 @@ class CagePool:
         if cage.alive:
             with self._lock:
                 self._idle.append(cage)
+        else:
+            cage.close()
+            self._lost_one = True
+            self._refill()
+
+    def _refill(self) -> None:
+        """Start a spare in the background, if this pool needs one and none is there or under way."""
+        with self._lock:
+            if not self._lost_one or self._idle or (self._starting and self._starting.is_alive()):
+                return
+            self._starting = threading.Thread(target=self._start_spare, daemon=True)
+            self._starting.start()
+
+    def _start_spare(self) -> None:
+        try:
+            cage = self._start()
+        except SandboxError:
+            self._lost_one = False  # whoever needs a cage next meets the error itself, where it can be told
+            return
+        with self._lock:
+            self._idle.append(cage)
 
     def warm(self) -> None:
         """Start a cage ahead of its first use."""
@@ -56,7 +91,11 @@ class CagePool:
 
     def close(self) -> None:
         """End every idle cage; the next use starts a fresh one."""
+        starting = self._starting
+        if starting:
+            starting.join()
         with self._lock:
             idle, self._idle = self._idle, []
+            self._lost_one = False
         for cage in idle:
             cage.close()

@@ -2,8 +2,9 @@
 
 import tomllib
 from functools import cache
+from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from infra_agent import share
 from infra_agent.errors import UsageError
@@ -11,18 +12,22 @@ from infra_agent.frozen import Frozen, one_line
 
 
 class Limits(Frozen):
-    """Limits of one request."""
+    """Limits of one request. Sizes in MiB, times in seconds."""
 
-    address_space_mb: int = 8192
-    """Virtual memory of each process, MiB."""
-    file_size_mb: int = 256
-    processes: int = 64
-    cpu_s: int = 600
-    tmpfs_mb: int = 512
-    """Size of each writable tmpfs (/tmp, /ws, /dev/shm), MiB."""
-    wall_s: float = 120.0
-    output_mb: int = 4
-    """Standard output and error, MiB; more ends the request."""
+    memory_mb: int = Field(default=8192, gt=0)
+    """All of a request together, files in its scratch space and shared memory included."""
+    address_space_mb: int = Field(default=8192, ge=0)
+    """Virtual memory of each process; 0 for none, which a GPU's driver needs."""
+    processes: int = Field(default=64, gt=0)
+    cpu_s: int = Field(default=600, gt=0)
+    """CPU time of each process."""
+    disk_mb: int = Field(default=512, gt=0)
+    """The scratch space (/ws, /tmp and /dev/shm together), in memory."""
+    inodes: int = Field(default=20_000, gt=0)
+    file_size_mb: int = Field(default=256, gt=0)
+    output_mb: int = Field(default=4, gt=0)
+    """Standard output and error; more ends the request."""
+    wall_s: float = Field(default=120.0, gt=0)
 
 
 class Profile(Frozen):
@@ -33,10 +38,29 @@ class Profile(Frozen):
     preload: tuple[str, ...] = ()
     """Modules PID 1 imports before it forks. They must run no op: a fork after threads may hang."""
     environment: dict[str, str] = Field(default_factory=dict)
-    in_mb: int = 512
-    """Capacity of the input mapping, MiB (sparse)."""
-    out_mb: int = 512
+    """Variables set in the cage."""
+    pass_environment: tuple[str, ...] = ()
+    """Names of the host's variables that the cage may see. Everything else is cleared."""
+    mounts: dict[str, Path] = Field(default_factory=dict)
+    """Place in the cage -> host folder or file, read-only. /usr and the Python installation are always there."""
+    devices: tuple[str, ...] = ()
+    """Patterns of device files that the cage may open, as /dev/nvidia*."""
+    ptrace: bool = False
+    """Requests may trace their own processes: for profilers. Judged evidence is never made in such a cage."""
+    in_mb: int = Field(default=512, gt=0)
+    """Capacity of the input mapping (sparse)."""
+    out_mb: int = Field(default=512, gt=0)
     limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _sound(self) -> "Profile":
+        for place in self.mounts:
+            if not place.startswith("/") or ".." in place.split("/"):
+                raise ValueError(f"mounts: '{place}' is not an absolute place in the cage")
+        for pattern in self.devices:
+            if not pattern.startswith("/dev/") or ".." in pattern.split("/"):
+                raise ValueError(f"devices: '{pattern}' does not lie under /dev/")
+        return self
 
 
 @cache

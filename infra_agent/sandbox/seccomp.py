@@ -11,13 +11,14 @@ from infra_agent.errors import SandboxError
 
 EPERM, ENOSYS, EAFNOSUPPORT = 1, 38, 97
 
+_TRACING = "ptrace process_vm_readv process_vm_writev kcmp".split()
 _DENIED = """
-ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd
+pidfd_getfd
 mount umount2 pivot_root chroot unshare setns fsopen fsconfig fsmount move_mount open_tree mount_setattr
 bpf perf_event_open userfaultfd keyctl add_key request_key io_uring_setup io_uring_enter io_uring_register
 open_by_handle_at name_to_handle_at kexec_load kexec_file_load init_module finit_module delete_module
 reboot swapon swapoff acct quotactl settimeofday clock_settime adjtimex clock_adjtime personality syslog vhangup
-memfd_create memfd_secret shmget msgget semget mq_open
+memfd_create memfd_secret shmget shmat shmctl msgget msgsnd msgrcv msgctl semget semop semtimedop semctl mq_open mq_unlink
 sched_setaffinity sched_setscheduler sched_setparam sched_setattr setpriority ioprio_set
 """.split()
 _NAMESPACE_FLAGS = (0x10000000, 0x00020000, 0x40000000, 0x20000000, 0x08000000, 0x04000000, 0x02000000)
@@ -26,23 +27,29 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
 
 @cache
-def program() -> bytes:
-    """BPF bytes (8 an instruction). Raises SandboxError when libseccomp is missing: never a silent skip."""
+def program(ptrace: bool = False, sockets: bool = True) -> bytes:
+    """BPF bytes (8 an instruction). Raises SandboxError when libseccomp is missing: never a silent skip.
+
+    ``ptrace`` lets processes of a request trace each other. Without ``sockets`` none can be made but connected pairs: for
+    where there is no network namespace.
+    """
     try:
         import pyseccomp
     except (ImportError, RuntimeError, OSError) as error:
         raise SandboxError(f"libseccomp is missing ({error}); install it: apt install libseccomp2") from error
     deny = pyseccomp.ERRNO(EPERM)
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
-    for name in _DENIED:
+    for name in _DENIED + ([] if ptrace else _TRACING):
         _add(rules, deny, name)
+    if not sockets:
+        _add(rules, deny, "socket")
     for flag in _NAMESPACE_FLAGS:
         rules.add_rule(deny, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
     rules.add_rule(pyseccomp.ERRNO(ENOSYS), "clone3")  # glibc falls back to clone, whose flags a filter can see
     rules.add_rule(deny, "prlimit64", pyseccomp.Arg(0, pyseccomp.NE, 0))  # limits of oneself only
     for request in (_TIOCSTI, _TIOCLINUX):
         rules.add_rule(deny, "ioctl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, 0xFFFFFFFF, request))
-    for family in _DENIED_FAMILIES:
+    for family in _DENIED_FAMILIES if sockets else ():
         rules.add_rule(pyseccomp.ERRNO(EAFNOSUPPORT), "socket", pyseccomp.Arg(0, pyseccomp.EQ, family))
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)

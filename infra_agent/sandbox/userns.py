@@ -1,8 +1,8 @@
 """On a root host: a user namespace in which the cage's processes are not uid 0 of the host.
 
-Two uids are mapped: 0 is the host's root, under which bubblewrap reaches the folders it binds, and CAGE_UID is a
-host uid that owns nothing. The worker leaves 0 before it does anything else and cannot come back: it keeps
-no CAP_SETUID. An ordinary user needs none of this: bubblewrap maps the user to itself.
+Mapped are 0, the host's root, under which bubblewrap reaches the folders it binds, and UIDS, host uids that own nothing. The worker
+leaves 0 before it does anything else and cannot come back: it keeps no CAP_SETUID, except where requests cannot have namespaces
+of their own and each becomes another of these uids instead. An ordinary user needs none of this: bubblewrap maps the user to itself.
 """
 
 import os
@@ -13,14 +13,21 @@ from contextlib import contextmanager
 
 from infra_agent.errors import SandboxError
 
-CAGE_UID = 1
+UIDS = range(1, 65)
 _HOST_UID_BASE = 600_000
+_CAGES = 1000
 _HOLDER = ("unshare", "--user", "sh", "-c", "echo; exec cat")
 
 
+def host_uid() -> int:
+    """The first of a random run of host uids that own nothing."""
+    return _HOST_UID_BASE + int.from_bytes(os.urandom(4), "little") % _CAGES * len(UIDS)
+
+
 @contextmanager
-def mapped_namespace(offset: int) -> Iterator[int]:
-    """A descriptor of a user namespace that maps 0 to the host's root and CAGE_UID to host uid 600000 + offset."""
+def mapped_namespace() -> Iterator[int]:
+    """A descriptor of a user namespace that maps 0 to the host's root and UIDS to some of the host's uids from 600000 up."""
+    base = host_uid()
     if shutil.which(_HOLDER[0]) is None:
         raise SandboxError("unshare is missing; install it: apt install util-linux")
     holder = subprocess.Popen(_HOLDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -31,7 +38,7 @@ def mapped_namespace(offset: int) -> Iterator[int]:
         try:
             for kind in ("uid", "gid"):
                 with open(f"/proc/{holder.pid}/{kind}_map", "w") as file:
-                    file.write(f"0 0 1\n{CAGE_UID} {_HOST_UID_BASE + offset} 1\n")
+                    file.write(f"0 0 1\n{UIDS.start} {base} {len(UIDS)}\n")
         except OSError as error:
             advice = "this root is one of a container: run outside it, or as an ordinary user"
             raise SandboxError(f"uids from {_HOST_UID_BASE} up cannot be mapped ({error.strerror}); {advice}") from error

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from infra_agent.frozen import Frozen
-from infra_agent.session.observation import Observation
+from infra_agent.session.observation import Isolation, Observation
 from infra_agent.session.verdict import Verdict
 
 VERSION = 1
@@ -28,7 +28,9 @@ class SessionStarted(Frozen):
     """person | model:<name> | playbook | unknown."""
     feedback: Literal["dense", "sparse"]
     level: Literal["L0", "L1", "L2"]
-    isolation: str
+    isolation: Isolation
+    not_held: tuple[str, ...] = ()
+    """What this isolation does not hold."""
     platform: str
     audited: bool
     spec: str

@@ -8,6 +8,7 @@ from infra_agent.frozen import Frozen
 
 Status = Literal["pass", "fail", "inconclusive", "not_run"]
 Trust = Literal["judged", "in-process", "advice"]
+Isolation = Literal["full", "partial", "none"]
 MAX_MODEL_LINES = 40
 _ROOM = MAX_MODEL_LINES - 1  # the first line is the headline
 
@@ -107,7 +108,7 @@ class Observation(Frozen):
     """Text of a tool that answers with text: a file, a search, a command's output."""
     cost_s: float = 0.0
     platform: str = "host"
-    isolation: str = "none"
+    isolation: Isolation = "none"
     trust: Trust = "advice"
     reproduce: tuple[str, ...] = ()
     evidence: dict[str, str] = Field(default_factory=dict)

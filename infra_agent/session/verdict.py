@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from infra_agent.frozen import Frozen
-from infra_agent.session.observation import Finding, Status, Trust, Where
+from infra_agent.session.observation import Finding, Isolation, Status, Trust, Where
 
 Decision = Literal["pass", "fail", "inconclusive"]
 
@@ -33,7 +33,7 @@ class Verdict(Frozen):
 
     decision: Decision
     level: Literal["L0", "L1", "L2"]
-    isolation: str
+    isolation: Isolation
     platform: str
     checks: tuple[Check, ...]
 

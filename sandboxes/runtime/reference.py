@@ -1,4 +1,4 @@
-"""Run a task's judge code. This program is only ever started in a reference cage, where /judge is mounted.
+"""Run a task's judge code. This program is only ever started in a reference cage, which alone shows the task's judge folder.
 
 Report: u64 length of a JSON head, the head, then safetensors when the operation makes arrays.
 """
@@ -48,9 +48,9 @@ _OPERATIONS = {"cases": _cases, "case": _case, "sensitivity": _sensitivity}
 
 
 def main() -> None:
-    """Import /judge/task.py and run the operation asked for."""
+    """Import the judge's task.py and run the operation asked for."""
     asked = request.current()
-    sys.path.insert(0, "/judge")
+    sys.path.insert(0, asked.args["judge"])
     import task  # type: ignore[import-not-found]
 
     head, arrays = _OPERATIONS[asked.args["operation"]](task, asked.args)

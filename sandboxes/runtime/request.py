@@ -9,14 +9,19 @@ import json
 import mmap
 import os
 import runpy
+import socket
 import struct
 import sys
 import tarfile
+import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-WORKSPACE = "/ws"
+from sandboxes.wire import CALL, ERROR, OK, REPLY
+
+WORKSPACE = os.environ.get("CAGE_WORKSPACE", "/ws")
 
 
 @dataclass
@@ -28,7 +33,9 @@ class Request:
     slots: dict[str, dict[str, Any]]
     report_at: tuple[int, int]
     sections: dict[str, memoryview] = field(repr=False)
+    source: mmap.mmap = field(repr=False)
     sink: mmap.mmap = field(repr=False)
+    control: socket.socket | None = field(default=None, repr=False)
 
     def write_report(self, data: bytes) -> None:
         """Leave ``data`` as the request's report; raises ValueError when it is larger than the host allows."""
@@ -37,6 +44,25 @@ class Request:
             raise ValueError(f"report of {len(data)} bytes, {capacity - 8} allowed")
         self.sink[offset : offset + 8] = struct.pack("<Q", len(data))
         self.sink[offset + 8 : offset + 8 + len(data)] = data
+
+    def serve(self, handle: Callable[[int, int], None]) -> None:
+        """Answer the judge's calls with ``handle(first slot, count)`` until the judge ends this request.
+
+        Before each call the pages that earlier ones wrote in the input are given back: what a call sees is what the judge put.
+        """
+        if self.control is None:
+            raise RuntimeError("no calls come to a request that runs once")
+        self.control.send(REPLY.pack(b"RPLY", 0, OK, 0))
+        while message := self.control.recv(CALL.size):
+            _, sequence, first, count = CALL.unpack(message)
+            self.source.madvise(mmap.MADV_DONTNEED)
+            began, status = time.perf_counter_ns(), OK
+            try:
+                handle(first, count)
+            except Exception:
+                traceback.print_exc()
+                status = ERROR
+            self.control.send(REPLY.pack(b"RPLY", sequence, status, time.perf_counter_ns() - began))
 
 
 _current: Request | None = None
@@ -49,18 +75,18 @@ def current() -> Request:
     return _current
 
 
-def _parse(source: mmap.mmap, sink: mmap.mmap, length: int) -> Request:
+def _parse(source: mmap.mmap, sink: mmap.mmap, length: int, control: socket.socket | None) -> Request:
     view = memoryview(source)[:length]
     (size,) = struct.unpack_from("<Q", view)
     head = json.loads(bytes(view[8 : 8 + size]))
     sections = {name: view[start : start + count] for name, (start, count) in head["sections"].items()}
-    return Request(head["program"], head["args"], head["slots"], tuple(head["report"]), sections, sink)
+    return Request(head["program"], head["args"], head["slots"], tuple(head["report"]), sections, source, sink, control)
 
 
-def run(source: mmap.mmap, sink: mmap.mmap, length: int) -> None:
+def run(source: mmap.mmap, sink: mmap.mmap, length: int, control: socket.socket | None) -> None:
     """Unpack the workspace and run the program, ``python -m`` style."""
     global _current
-    _current = request = _parse(source, sink, length)
+    _current = request = _parse(source, sink, length, control)
     os.chdir(WORKSPACE)
     if "tree" in request.sections:
         with tarfile.open(fileobj=io.BytesIO(request.sections["tree"])) as tree:
@@ -70,9 +96,3 @@ def run(source: mmap.mmap, sink: mmap.mmap, length: int) -> None:
     sys.path.append(WORKSPACE)  # behind the instruments: a workspace cannot shadow them
     sys.argv = [request.program]
     runpy.run_module(request.program, run_name="__main__", alter_sys=False)
-
-
-def print_error() -> None:
-    """The traceback of the exception at hand, on stderr."""
-    traceback.print_exc()
-    sys.stderr.flush()

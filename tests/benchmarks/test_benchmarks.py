@@ -66,7 +66,7 @@ def test_request_in_a_warm_cage(benchmark: Any) -> None:
 
     def once() -> None:
         with pool.cage() as cage:
-            assert cage.request("sandboxes.runtime.shell", {"command": "true"}).ok
+            assert cage.run("sandboxes.runtime.shell", {"command": "true"}).ok
 
     benchmark.pedantic(once, rounds=20, warmup_rounds=2)
     pool.close()

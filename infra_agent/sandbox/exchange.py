@@ -1,0 +1,184 @@
+"""The host's side of one request under way: what it prints, what it leaves, what PID 1 says about it."""
+
+import os
+import select
+import socket
+import stat
+import time
+from pathlib import Path
+
+from infra_agent.sandbox import wire
+from infra_agent.sandbox.accounting import Accounting
+from infra_agent.sandbox.artefacts import Artefacts
+from infra_agent.sandbox.base import Ended, Result
+from infra_agent.sandbox.mapping import Layout, Mappings
+from infra_agent.sandbox.profile import Limits
+
+
+class Exchange:
+    """Messages with PID 1 while one request runs. Text is drained all the while, limits are watched where nobody else holds them."""
+
+    def __init__(self, judge: socket.socket, accounting: Accounting, limits: Limits, scratch: Path | None) -> None:
+        self._judge = judge
+        self._accounting = accounting
+        self._limits = limits
+        self._scratch = scratch
+        self._began = time.monotonic()
+        # A pipe of its own for each request, so that none leaves its mark on another's. The host keeps the writing end open too:
+        # a pipe at its end would be ready all the time.
+        self._text_fd, self._text_write = os.pipe()
+        os.set_blocking(self._text_fd, False)
+        self._folder, self._folder_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._folder.setblocking(False)
+        self._files: Artefacts | None = None
+        self._poll = select.poll()
+        self._poll.register(judge, select.POLLIN)
+        self._poll.register(self._text_fd, select.POLLIN)
+        self._look_s = accounting.look_s or (0.05 if scratch else None)
+        self.text = bytearray()
+        self.finished: tuple[bytes, Ended | None] | None = None
+        """The end of the request, when it came in place of something else."""
+        accounting.begin()
+
+    def begin(self, message: bytes) -> None:
+        """Start the request; it inherits where to print and where to hand over its scratch folder."""
+        try:
+            socket.send_fds(self._judge, [message], [self._text_write, self._folder_theirs.fileno()])
+        except OSError:
+            self.finished = b"", "broken"
+        self._folder_theirs.close()
+
+    def tell(self, message: bytes) -> None:
+        """Send PID 1 a message; when it is gone, the next ``receive`` says so."""
+        try:
+            self._judge.send(message)
+        except OSError:
+            self.finished = self.finished or (b"", "broken")
+
+    def receive(self, timeout_s: float) -> tuple[bytes, Ended | None]:
+        """PID 1's next message, or how the request has to be ended because none came or a limit was passed."""
+        if self.finished:
+            return self.finished
+        deadline = time.monotonic() + timeout_s
+        while (left := deadline - time.monotonic()) > 0:
+            ready = {descriptor for descriptor, _ in self._poll.poll(1000 * min(left, self._look_s or left))}
+            if self._text_fd in ready and not self._drain():
+                return b"", "output_limit"
+            if self._judge.fileno() in ready:
+                return self._message()
+            passed = self._passed() if self._look_s else None
+            if passed:
+                return b"", passed
+        return b"", "timeout"
+
+    def _message(self) -> tuple[bytes, Ended | None]:
+        try:
+            message = self._judge.recv(64)
+        except OSError:
+            message = b""
+        self._drain()
+        return message, None if message else "broken"
+
+    def _drain(self) -> bool:
+        """Take what was printed; False when it is more than allowed."""
+        limit = self._limits.output_mb << 20
+        self.text += drain(self._text_fd, limit + 1 - len(self.text))
+        if len(self.text) <= limit:
+            return True
+        del self.text[limit:]
+        return False
+
+    def _passed(self) -> Ended | None:
+        if self._accounting.exceeded(self._used):
+            return "oom"
+        return "disk_limit" if self._scratch and self._used() > self._limits.disk_mb << 20 else None
+
+    def _used(self) -> int:
+        """Bytes in the request's scratch space."""
+        if self._scratch:
+            return _size(self._scratch)
+        files = self.files()
+        return files.used() if files else 0
+
+    def files(self) -> Artefacts | None:
+        """The scratch folder, once the request has handed it over: before it ran anything of the candidate's."""
+        if self._files is None:
+            try:
+                _, descriptors, _, _ = socket.recv_fds(self._folder, 1, 1)
+            except BlockingIOError:
+                return None
+            self._files = Artefacts(descriptors[0]) if descriptors else None
+        return self._files
+
+    def ask_socket(self, timeout_s: float) -> socket.socket | None:
+        """A TCP socket made by PID 1, not connected; None when the request ended instead."""
+        self.tell(b"SOCK")
+        self._judge.settimeout(timeout_s)
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._judge, 64, 1)
+        except OSError:
+            message, descriptors = b"", []
+        if descriptors:
+            return socket.socket(fileno=descriptors[0])
+        self.finished = (message, None) if message else (b"", "broken")
+        return None
+
+    def outcome(self, message: bytes, broke: Ended | None, layout: Layout, mappings: Mappings, *, stopped: bool) -> Result:
+        """The request's result: from PID 1's last message, or from why it had to be ended."""
+        oom = self._accounting.out_of_memory()
+        wall, peak, cpu = time.monotonic() - self._began, self._accounting.peak() / 2**20, self._accounting.cpu_s()
+        if broke or len(message) != wire.DONE.size:
+            ended: Ended = "oom" if oom else (broke or "broken")
+            return Result(ended, -1, bytes(self.text), b"", b"", layout, wall, cpu or 0.0, peak)
+        _, code, by_signal, _, cpu_us, rss, blocks_in, blocks_out = wire.DONE.unpack(message)
+        ended = _how(code, by_signal, oom, stopped)
+        report = mappings.report(layout) if ended == "ok" else b""
+        if report is None:
+            ended, report = "bad_report", b""
+        used = (cpu if cpu is not None else cpu_us / 1e6, peak or rss / 1024, blocks_in * 512, blocks_out * 512)
+        return Result(ended, code, bytes(self.text), report, mappings.output(layout), layout, wall, *used)
+
+    def close(self) -> None:
+        """Give back the descriptors; the files stay with who took them."""
+        os.close(self._text_fd)
+        os.close(self._text_write)
+        self._folder.close()
+        self._folder_theirs.close()
+
+
+def _how(code: int, by_signal: int, oom: bool, stopped: bool) -> Ended:
+    if code and oom:
+        return "oom"
+    if stopped:
+        return "stopped"
+    return "ok" if code == 0 else ("signal" if by_signal else "failed")
+
+
+def drain(descriptor: int, most: int) -> bytes:
+    """What a non-blocking pipe holds, at most ``most`` bytes."""
+    parts: list[bytes] = []
+    while most > 0:
+        try:
+            part = os.read(descriptor, min(most, 65536))
+        except BlockingIOError:
+            break
+        if not part:
+            break
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
+
+
+def _size(folder: Path) -> int:
+    """Bytes that files below a folder take, looked at without following links; what vanishes meanwhile counts nothing."""
+    total, todo = 0, [str(folder)]
+    while todo:
+        try:
+            for entry in os.scandir(todo.pop()):
+                about = entry.stat(follow_symlinks=False)
+                total += about.st_blocks * 512
+                if stat.S_ISDIR(about.st_mode):
+                    todo.append(entry.path)
+        except OSError:
+            continue
+    return total

@@ -1,0 +1,14 @@
+"""Messages between judge, PID 1 and a request's child: fixed structs over SOCK_SEQPACKET, one message a packet.
+
+``infra_agent/sandbox/wire.py`` is the judge's copy; a test holds the two together.
+"""
+
+import struct
+
+READY = struct.Struct("<4sI8s")  # tag, threads of PID 1, name of its scope
+START = struct.Struct("<4sQI6Q")  # tag, bytes of the request in the input mapping, flags, limits
+CALL = struct.Struct("<4sIII")  # tag, sequence number, first slot, count of slots
+REPLY = struct.Struct("<4sIIq")  # tag, sequence number, status, ns by the child's own clock
+DONE = struct.Struct("<4siiQQQQQ")  # tag, exit code, signal, wall ns, cpu us, peak rss KiB, 512-byte blocks in, out
+STANDING = 1
+OK, ERROR, EARLY, LOST = range(4)
