@@ -25,8 +25,36 @@ from sandboxes.runtime import request
 from sandboxes.scope import Flat, Job, Nested, Scope, Tree
 from sandboxes.wire import CALL, DONE, EARLY, ERROR, LOST, OK, READY, REPLY, STANDING, START
 
-JUDGE_FD, IN_FD, OUT_FD = map(int, os.environ["CAGE_FDS"].split(","))
 CONTROL_FD = 3  # of the child: its end of the pair that carries calls
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the host says in the environment, which no request inherits."""
+
+    judge_fd: int
+    in_fd: int
+    out_fd: int
+    confine: str
+    """full | landlock | none."""
+    preload: list[str]
+    uids: list[int]
+    """First and one beyond the last uid that this cage may be, on a root host."""
+    scratch: str
+    """The host's folder behind the writable places; empty where the cage mounts its own."""
+    readable: list[str]
+    """What Landlock leaves readable."""
+    ptrace: bool
+
+    @classmethod
+    def take(cls) -> "Setting":
+        """Read it and remove it from the environment."""
+        said = {name.removeprefix("CAGE_"): os.environ.pop(name) for name in list(os.environ) if name.startswith("CAGE_")}
+        judge, source, sink = map(int, said["FDS"].split(","))
+        preload = [name for name in said["PRELOAD"].split(",") if name]
+        readable = [path for path in said.get("READABLE", "").split(":") if path]
+        uids = [int(uid) for uid in said.get("UIDS", "").split("-") if uid]
+        return cls(judge, source, sink, said["CONFINE"], preload, uids, said.get("SCRATCH", ""), readable, "PTRACE" in said)
 
 
 @dataclass
@@ -40,34 +68,33 @@ class Running:
     awaited: int | None = None
 
 
-def confined(bpf: bytes) -> None:
+def confined(setting: Setting, bpf: bytes) -> None:
     """Give up what this level of isolation gives up."""
-    level = os.environ["CAGE_CONFINE"]
-    if level == "landlock":
+    if setting.confine == "landlock":
         confine.no_new_privileges()
-        own = [f"/proc/{os.getpid()}"]
-        landlock.restrict(os.environ["CAGE_READABLE"].split(":") + own, [os.environ["CAGE_SCRATCH"], "/dev/null"])
-    if level != "none":
+        landlock.restrict([*setting.readable, f"/proc/{os.getpid()}"], [setting.scratch, "/dev/null"])
+    if setting.confine != "none":
         confine.give_up_rights(bpf)
-    if os.environ.get("CAGE_PTRACE"):
+    if setting.ptrace:
         confine.show()
 
 
-def run_child(length: int, bpf: bytes, control: int | None) -> None:
+def run_child(setting: Setting, length: int, bpf: bytes, control: int | None) -> None:
     """The request itself: rights are gone before the first byte of the request is read."""
-    source = mmap.mmap(IN_FD, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-    sink = mmap.mmap(OUT_FD, 0)
+    source = mmap.mmap(setting.in_fd, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    sink = mmap.mmap(setting.out_fd, 0)
     if control is not None:
         os.dup2(control, CONTROL_FD)
     os.closerange(CONTROL_FD + (control is not None), 1 << 16)  # the mappings stay without their descriptors
-    confined(bpf)
+    confined(setting, bpf)
     request.run(source, sink, length, None if control is None else socket.socket(fileno=CONTROL_FD))
 
 
 class Worker:
     """Serves one judge, one request at a time."""
 
-    def __init__(self, judge: socket.socket, scope: Scope, bpf: bytes) -> None:
+    def __init__(self, setting: Setting, judge: socket.socket, scope: Scope, bpf: bytes) -> None:
+        self._setting = setting
         self._judge = judge
         self._scope = scope
         self._bpf = bpf
@@ -75,26 +102,33 @@ class Worker:
 
     def serve(self) -> None:
         """Answer until the judge hangs up: a judge that was killed closes its socket too, and PDEATHSIG would miss that."""
-        while True:
-            ready = self._wait()
-            running = self._running
-            if JUDGE_FD in ready:
-                self._from_judge()
-            elif running and running.control and running.control.fileno() in ready:
-                self._from_child(running, running.control)
-            elif running:
-                self._finished(running)
+        try:
+            while self._turn():
+                continue
+        finally:
+            self._scope.sweep()
+
+    def _turn(self) -> bool:
+        """Deal with one message or one ending; False when it is time to end."""
+        ready = self._wait()
+        running = self._running
+        if self._judge.fileno() in ready:
+            return self._from_judge()
+        if running and running.control and running.control.fileno() in ready:
+            self._from_child(running, running.control)
+            return True
+        return running is None or self._finished(running)
 
     def _wait(self) -> set[int]:
         poller = select.poll()
-        poller.register(JUDGE_FD, select.POLLIN)
+        poller.register(self._judge, select.POLLIN)
         if self._running:
             poller.register(self._running.pidfd, select.POLLIN)
             if self._running.control and self._running.awaited is not None:
                 poller.register(self._running.control, select.POLLIN)
         return {descriptor for descriptor, _ in poller.poll()}
 
-    def _from_judge(self) -> None:
+    def _from_judge(self) -> bool:
         message, descriptors, _, _ = socket.recv_fds(self._judge, START.size, 2)
         tag = message[:4]
         if tag == b"STRT" and len(descriptors) == 2 and self._running is None:
@@ -106,8 +140,9 @@ class Worker:
         elif tag == b"SOCK":
             with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as made:  # of this network namespace, whoever holds it
                 socket.send_fds(self._judge, [b"SOCK"], [made.fileno()])
-        elif tag != b"QUIT":
-            os._exit(0)
+        else:
+            return tag == b"QUIT"  # too late: the request has ended by itself
+        return True
 
     def _start(self, message: bytes, text: int, folder: int) -> None:
         _, length, flags, *limits = START.unpack(message)
@@ -115,7 +150,7 @@ class Worker:
         began = time.monotonic_ns()
 
         control = theirs.fileno() if theirs else None
-        pid = self._scope.fork(Job(lambda: run_child(length, self._bpf, control), Limits(*limits), text, folder))
+        pid = self._scope.fork(Job(lambda: run_child(self._setting, length, self._bpf, control), Limits(*limits), text, folder))
         for descriptor in (text, folder):
             os.close(descriptor)
         if theirs:
@@ -131,7 +166,7 @@ class Worker:
         running.awaited = sequence
         self._scope.signal(signal.SIGCONT)
         try:
-            running.control.send(message)
+            running.control.send(message, socket.MSG_DONTWAIT)  # a child that never reads must not block PID 1
         except OSError:
             self._reply(running, LOST, 0)
 
@@ -153,7 +188,7 @@ class Worker:
         self._scope.signal(signal.SIGSTOP)
         self._judge.send(REPLY.pack(b"RPLY", sequence, status, ns))
 
-    def _finished(self, running: Running) -> None:
+    def _finished(self, running: Running) -> bool:
         _, status, usage = os.wait4(running.pid, 0)
         os.close(running.pidfd)
         if running.control:
@@ -162,10 +197,11 @@ class Worker:
         cpu = int((usage.ru_utime + usage.ru_stime) * 1e6)
         self._running = None
         if not self._scope.sweep():
-            os._exit(1)  # something could not be killed: the whole cage is thrown away
+            return False  # something could not be killed: the whole cage is thrown away
         wall = time.monotonic_ns() - running.began
         used = (usage.ru_maxrss, usage.ru_inblock, usage.ru_oublock)
         self._judge.send(DONE.pack(b"DONE", code, code - 128 if code > 128 else 0, wall, cpu, *used))
+        return True
 
 
 def _receive(control: socket.socket) -> bytes:
@@ -183,11 +219,11 @@ def _pending(control: socket.socket) -> bool:
         return False
 
 
-def choose_scope() -> Scope:
+def choose_scope(setting: Setting) -> Scope:
     """How requests are kept apart here."""
-    uids = [int(uid) for uid in os.environ.get("CAGE_UIDS", "").split("-") if uid]
-    if "CAGE_SCRATCH" in os.environ:
-        return Tree(os.environ["CAGE_SCRATCH"], uids[0] if uids else None)
+    uids = setting.uids
+    if setting.scratch:
+        return Tree(setting.scratch, uids[0] if uids else None)
     nested = Nested.works()
     if uids:  # a root host: uid 0 was needed to reach the mounts, and only for that
         confine.become(uids[0], confine.NESTING if nested else confine.NESTING + confine.CHANGE_UID)
@@ -196,17 +232,18 @@ def choose_scope() -> Scope:
 
 def main() -> None:
     """Serve requests until the judge hangs up."""
-    scope = choose_scope()
+    setting = Setting.take()
+    scope = choose_scope(setting)
     confine.hide()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # PID 1 with a default action: a signal from inside is dropped
-    judge = socket.socket(fileno=JUDGE_FD)
+    judge = socket.socket(fileno=setting.judge_fd)
     bpf = judge.recv(1 << 16)
-    for name in filter(None, os.environ.get("CAGE_PRELOAD", "").split(",")):
+    for name in setting.preload:
         importlib.import_module(name)
     gc.freeze()
     threads = len(os.listdir("/proc/self/task"))
     judge.send(READY.pack(b"REDY", threads, scope.name.encode()))  # more than one thread: a fork may hang
-    Worker(judge, scope, bpf).serve()
+    Worker(setting, judge, scope, bpf).serve()
 
 
 if __name__ == "__main__":

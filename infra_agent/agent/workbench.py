@@ -5,8 +5,9 @@ from typing import Any
 
 from infra_agent.errors import UsageError
 from infra_agent.experience import remembered
-from infra_agent.judge.collector import Collector, tail
+from infra_agent.judge.collector import Collector
 from infra_agent.judge.measure import Records, measure
+from infra_agent.sandbox.text import excerpt
 from infra_agent.session import events
 from infra_agent.session.log import SessionLog
 from infra_agent.session.observation import Observation, Status
@@ -14,8 +15,6 @@ from infra_agent.task.repository import Repository
 from infra_agent.task.tree import digest
 
 _MOST_HITS = 60
-_MOST_TEXT = 12_000
-_LONGEST_LINE = 400
 
 
 class Workbench:
@@ -103,13 +102,9 @@ class Workbench:
     def _shell(self, arguments: dict[str, Any]) -> Observation:
         result = self.collector.shell(self.tree, arguments["command"], arguments["timeout_s"])
         status: Status = "pass" if result.ok else "fail"
-        text = result.text.decode(errors="replace")
-        if len(text) > _MOST_TEXT:
-            half = _MOST_TEXT // 2
-            text = f"{text[:half]}\n... {len(text) - _MOST_TEXT} characters left out ...\n{text[-half:]}"
-        body = "\n".join(line[:_LONGEST_LINE] for line in text.splitlines()) or tail(result)
         kind = None if result.ok else result.ended
-        return say("shell", status, f"exit {result.code}", kind=kind, body=body, cost_s=round(result.wall_s, 3))
+        shown = say("shell", status, result.why, kind=kind, body=excerpt(result.text) or "no output", cost_s=round(result.wall_s, 3))
+        return shown.model_copy(update={"evidence": {"output": self._log.blobs.put(result.text)}})
 
     def _hypothesis(self, arguments: dict[str, Any]) -> Observation:
         past = [entry.event for entry in self._log.entries]

@@ -14,13 +14,15 @@ from infra_agent.frozen import Frozen, one_line
 from infra_agent.instruments import Instrument
 from infra_agent.judge import seeds
 from infra_agent.judge.records import DeterminismRecord
-from infra_agent.judge.reference import Case, Reference, last_line
+from infra_agent.judge.reference import Case, Reference
 from infra_agent.judge.report import ReportRecord
 from infra_agent.judge.static import KernelError, StaticRecord
 from infra_agent.judge.tensors import CompareRecord, EmulatedDot, compare
 from infra_agent.sandbox import choose
 from infra_agent.sandbox.base import Result
 from infra_agent.sandbox.pool import CagePool
+from infra_agent.sandbox.profile import load as load_profile
+from infra_agent.sandbox.text import excerpt, last_line
 from infra_agent.session.observation import Isolation
 from infra_agent.task.load import Task
 from infra_agent.task.tree import Tree, digest, pack
@@ -84,6 +86,15 @@ class Collector:
         with self._lock:
             return self._pools.setdefault(profile, CagePool(profile, hidden=share.hidden(), backend=self.backend))
 
+    def cages(self, instrument: Instrument) -> CagePool:
+        """The cages of an instrument. Raises UsageError where a candidate could trace what makes evidence that a gate reads."""
+        if load_profile(instrument.profile).ptrace and instrument.evidence != "report":
+            where = f"instrument {instrument.name}: its profile {instrument.profile} allows ptrace"
+            raise UsageError(
+                f"{where}; evidence of kind '{instrument.evidence}' is read by gates: use a profile without, or leave a report"
+            )
+        return self.pool(instrument.profile)
+
     def warm(self) -> None:
         """Start the cages of the task's instruments side by side."""
         profiles = {instruments.load(name).profile for name in self.task.spec.instruments}
@@ -130,7 +141,7 @@ class Collector:
         program = instruments.load("accuracy")
         drawn = self._reference.draw(case, self._seed("inputs", case))
         args = self._args({"without_kernels": without_kernels})
-        with self.pool(program.profile).cage() as cage:
+        with self.cages(program).cage() as cage:
             result = cage.run(program.program, args, {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
         about = _about(tree, case)
         if not result.ok:
@@ -192,9 +203,9 @@ class Collector:
         drawn = self._reference.draw(case, self._seed("determinism", case))
         digests = []
         for _ in range(runs):
-            with self.pool(program.profile).cage() as cage:
+            with self.cages(program).cage() as cage:
                 result = cage.run(program.program, self._args({}), {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
-            digests.append(canonical.digest(result.output) if result.ok else f"{_ended(result)}: {last_line(result)}")
+            digests.append(canonical.digest(result.output) if result.ok else f"{_ended(result)}: {last_line(result.text)}")
         return DeterminismRecord(case=case.name, tree=digest(tree), digests=tuple(digests))
 
     def static(self, tree: Tree, target: str) -> StaticRecord:
@@ -226,7 +237,7 @@ class Collector:
         """Run an instrument whose evidence is advice."""
         result = self.run(instrument, tree, case, arguments)
         if not result.ok:
-            return ReportRecord(status="fail", headline=f"{_ended(result)}: {last_line(result)}"[:400], data={"ending": tail(result)})
+            return ReportRecord(status="fail", headline=f"{_ended(result)}: {last_line(result.text)}"[:400], data={"ending": tail(result)})
         try:
             return ReportRecord.model_validate_json(result.report)
         except ValueError as error:
@@ -235,7 +246,7 @@ class Collector:
     def run(self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any]) -> Result:
         """Run an instrument's program on a tree and fresh inputs of a public case."""
         drawn = self._reference.draw(case, self._seed(instrument.name, case))
-        with self.pool(instrument.profile).cage() as cage:
+        with self.cages(instrument).cage() as cage:
             return cage.run(instrument.program, self._args(arguments), {"tree": pack(tree), "inputs": drawn.inputs})
 
     def search(self, tree: Tree, pattern: str, glob: str) -> Result:
@@ -260,9 +271,8 @@ def _ended(result: Result) -> str:
 
 
 def tail(result: Result) -> str:
-    """The end of what a request printed, never without the end of a traceback; at most 12 lines."""
-    lines = result.text.decode(errors="replace").strip().splitlines()
-    return "\n".join(line[:300] for line in lines[-_TAIL_LINES:]) or f"exit {result.code}, no output"
+    """The end of what a request printed, never without the end of a traceback; at most 12 lines, and those of a traceback."""
+    return excerpt(result.text.strip(), 0, _TAIL_LINES, 300) or f"{result.why}, no output"
 
 
 def _about(tree: Tree, case: Case) -> dict[str, Any]:

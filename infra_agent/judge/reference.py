@@ -16,8 +16,8 @@ from infra_agent import share
 from infra_agent.errors import UsageError
 from infra_agent.judge.tensors import Bound
 from infra_agent.sandbox.backend import Backend
-from infra_agent.sandbox.base import Result
 from infra_agent.sandbox.pool import CagePool
+from infra_agent.sandbox.text import last_line
 
 _PROGRAM = "sandboxes.runtime.reference"
 _PLACE = "/judge"
@@ -65,7 +65,7 @@ class Reference:
         with self._pool.cage() as cage:
             result = cage.run(_PROGRAM, {"operation": operation, "judge": cage.place(_PLACE), **args}, report_mb=_REPORT_MB)
         if not result.ok:
-            raise UsageError(f"{self._where}: {operation} {result.ended}: {last_line(result)}")
+            raise UsageError(f"{self._where}: {operation} {result.ended}: {last_line(result.text)}")
         (size,) = struct.unpack_from("<Q", result.report)
         return json.loads(result.report[8 : 8 + size]), result.report[8 + size :]
 
@@ -119,9 +119,3 @@ class Reference:
     def close(self) -> None:
         """End the cage."""
         self._pool.close()
-
-
-def last_line(result: Result) -> str:
-    """The last line a request printed: the end of its traceback."""
-    lines = result.text.decode(errors="replace").strip().splitlines()
-    return lines[-1][:400] if lines else "no output"

@@ -56,6 +56,10 @@ class Backend(Protocol):
     def not_held(self) -> tuple[str, ...]:
         """What this level does not hold, as short clauses a verdict can carry."""
 
+    @property
+    def not_claimed(self) -> dict[str, str]:
+        """Attacks of the self-check that this level does not claim to hold -> why."""
+
     def refusal(self) -> str | None:
         """Why it cannot be had here, with the line that mends it; None when it can."""
 

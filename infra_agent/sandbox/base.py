@@ -23,8 +23,8 @@ class Result:
     code: int
     text: bytes
     """Standard output and error, up to the profile's cap."""
-    report: bytes
-    output: bytes
+    report: bytes = field(repr=False)
+    output: bytes = field(repr=False)
     layout: Layout = field(repr=False)
     wall_s: float = 0.0
     cpu_s: float = 0.0
@@ -103,6 +103,9 @@ class Sandbox(Protocol):
         timeout_s: float | None = None,
     ) -> Reply:
         """Start a program that stays; it is stopped as soon as it is ready."""
+
+    def serve(self, program: str, args: dict[str, Any], sections: dict[str, bytes] | None = None) -> None:
+        """Start a program that stays and runs freely; :class:`~infra_agent.sandbox.service.Service` knows when it is ready."""
 
     def call(self, first: int = 0, count: int = 1, timeout_s: float | None = None) -> Reply:
         """Let the standing program run until it has answered for ``count`` slots from ``first``."""

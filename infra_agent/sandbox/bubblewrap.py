@@ -182,6 +182,7 @@ class Bubblewrap:
     name = "bubblewrap"
     isolation: Isolation = "full"
     not_held = ()
+    not_claimed: dict[str, str] = {}  # noqa: RUF012 - nobody writes it
 
     def refusal(self) -> str | None:
         """Try the namespaces that a cage is made of."""

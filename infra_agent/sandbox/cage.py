@@ -54,6 +54,12 @@ class Cage(Sandbox):
         finally:
             os.close(said)
 
+    def __enter__(self) -> "Cage":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _await_ready(self, started: Started, said: int) -> None:
         """Hand the filter over and wait for PID 1 to have preloaded. ``said``: the pipe of its own output."""
         self._judge.settimeout(_READY_S)

@@ -37,7 +37,7 @@ class _Loose(Plain):
 
     def refresh(self) -> None:
         """Empty the scratch folder: the last request may have left anything."""
-        if self.scratch and any(os.scandir(self.scratch / name) for name in PLACES):
+        if self.scratch and any(os.listdir(self.scratch / name) for name in PLACES):
             empty(self.scratch)
             make_places(self.scratch)
 
@@ -183,7 +183,7 @@ def _flatten(root: int, name: str, moved: int) -> int:
         return moved
     folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=root)
     try:
-        for entry in os.scandir(folder):
+        for entry in list(os.scandir(folder)):
             if entry.is_dir(follow_symlinks=False):
                 moved += 1
                 os.chmod(entry.name, 0o700, dir_fd=folder)

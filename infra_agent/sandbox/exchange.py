@@ -125,6 +125,7 @@ class Exchange:
 
     def outcome(self, message: bytes, broke: Ended | None, layout: Layout, mappings: Mappings, *, stopped: bool) -> Result:
         """The request's result: from PID 1's last message, or from why it had to be ended."""
+        self._drain()
         oom = self._accounting.out_of_memory()
         wall, peak, cpu = time.monotonic() - self._began, self._accounting.peak() / 2**20, self._accounting.cpu_s()
         if broke or len(message) != wire.DONE.size:
@@ -174,7 +175,7 @@ def _size(folder: Path) -> int:
     total, todo = 0, [str(folder)]
     while todo:
         try:
-            for entry in os.scandir(todo.pop()):
+            for entry in list(os.scandir(todo.pop())):
                 about = entry.stat(follow_symlinks=False)
                 total += about.st_blocks * 512
                 if stat.S_ISDIR(about.st_mode):

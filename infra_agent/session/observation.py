@@ -120,7 +120,7 @@ class Observation(Frozen):
         With ``sparse_metric`` a measurement is its status and that one metric; what tools answer stays as it is.
         """
         head = f"{self.instrument}: {self.status}{f' ({self.kind})' if self.kind else ''}"
-        if sparse_metric is not None and self.evidence:
+        if sparse_metric is not None and self.evidence and self.body is None:
             return "\n".join([head, *(_metric_line(m) for m in self.metrics if m.name == sparse_metric)])
         ordered = sorted(self.findings, key=lambda f: -f.magnitude)
         metrics = _clamp([_metric_line(m) for m in self.metrics], max(_ROOM - len(ordered), _ROOM // 2), "metrics")

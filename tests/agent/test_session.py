@@ -83,7 +83,7 @@ def test_an_approval_dies_with_what_it_binds_to(task: Task, home: Path) -> None:
     approval.decide(find_proposal(outcome.proposal), "approve", "A Reviewer", "fine")
     with SessionLog(home / "sessions" / name) as log:  # a second verdict arrives after the approval
         given = next(e.event for e in log.entries if isinstance(e.event, events.VerdictGiven))
-        log.append(given.model_copy(update={"verdict": given.verdict.model_copy(update={"isolation": "none"})}))
+        log.append(given.model_copy(update={"verdict": given.verdict.model_copy(update={"level": "L1"})}))
     with pytest.raises(JudgedError, match="approval is void"):
         approval.merge(outcome.proposal, home)
 
