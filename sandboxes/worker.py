@@ -5,8 +5,8 @@ It runs no op, parses nothing that a candidate made but fixed structs, and reads
     PID 1 ── fork ──▶ init of the request (reaps, holds the namespace) ── fork ──▶ child (confined, runs the program)
 
 A request that stays (STANDING) is stopped, with everything it started, except between a call and its reply.
-Descriptors inherited from the host, their numbers in CAGE_FDS: the judge's socket, the input mapping (sealed), the
-output mapping.
+The one descriptor inherited from the host is the judge's socket, its number in CAGE_JUDGE_FD. With each request come where it prints,
+where it hands over its scratch folder, its input (sealed) and its output.
 """
 
 import gc
@@ -16,15 +16,18 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 from dataclasses import dataclass
 
 from sandboxes import confine, landlock
 from sandboxes.confine import Limits
 from sandboxes.runtime import request
-from sandboxes.scope import Flat, Job, Nested, Scope, Tree
+from sandboxes.scope import PLACES, Flat, Job, Nested, Scope, Tree
 from sandboxes.wire import CALL, DONE, EARLY, ERROR, LOST, OK, READY, REPLY, STANDING, START
 
+OWN_PROC = ("maps", "smaps", "smaps_rollup", "status", "stat", "statm", "cmdline", "comm", "fd", "cgroup", "limits")
+"""What of its own /proc folder a process keeps under Landlock: the rest shows the host's network and mounts."""
 CONTROL_FD = 3  # of the child: its end of the pair that carries calls
 
 
@@ -33,8 +36,6 @@ class Setting:
     """What the host says in the environment, which no request inherits."""
 
     judge_fd: int
-    in_fd: int
-    out_fd: int
     confine: str
     """full | landlock | none."""
     preload: list[str]
@@ -50,11 +51,10 @@ class Setting:
     def take(cls) -> "Setting":
         """Read it and remove it from the environment."""
         said = {name.removeprefix("CAGE_"): os.environ.pop(name) for name in list(os.environ) if name.startswith("CAGE_")}
-        judge, source, sink = map(int, said["FDS"].split(","))
         preload = [name for name in said["PRELOAD"].split(",") if name]
         readable = [path for path in said.get("READABLE", "").split(":") if path]
         uids = [int(uid) for uid in said.get("UIDS", "").split("-") if uid]
-        return cls(judge, source, sink, said["CONFINE"], preload, uids, said.get("SCRATCH", ""), readable, "PTRACE" in said)
+        return cls(int(said["JUDGE_FD"]), said["CONFINE"], preload, uids, said.get("SCRATCH", ""), readable, "PTRACE" in said)
 
 
 @dataclass
@@ -72,22 +72,23 @@ def confined(setting: Setting, bpf: bytes) -> None:
     """Give up what this level of isolation gives up."""
     if setting.confine == "landlock":
         confine.no_new_privileges()
-        landlock.restrict([*setting.readable, f"/proc/{os.getpid()}"], [setting.scratch, "/dev/null"])
+        own = [f"/proc/{os.getpid()}/{name}" for name in OWN_PROC]
+        landlock.restrict([*setting.readable, *own], [*(f"{setting.scratch}/{name}" for name in PLACES), "/dev/null"])
     if setting.confine != "none":
         confine.give_up_rights(bpf)
     if setting.ptrace:
         confine.show()
 
 
-def run_child(setting: Setting, length: int, bpf: bytes, control: int | None) -> None:
+def run_child(setting: Setting, memory: tuple[int, int], bpf: bytes, control: int | None) -> None:
     """The request itself: rights are gone before the first byte of the request is read."""
-    source = mmap.mmap(setting.in_fd, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-    sink = mmap.mmap(setting.out_fd, 0)
+    source = mmap.mmap(memory[0], 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    sink = mmap.mmap(memory[1], 0)
     if control is not None:
         os.dup2(control, CONTROL_FD)
     os.closerange(CONTROL_FD + (control is not None), 1 << 16)  # the mappings stay without their descriptors
     confined(setting, bpf)
-    request.run(source, sink, length, None if control is None else socket.socket(fileno=CONTROL_FD))
+    request.run(source, sink, None if control is None else socket.socket(fileno=CONTROL_FD))
 
 
 class Worker:
@@ -129,9 +130,9 @@ class Worker:
         return {descriptor for descriptor, _ in poller.poll()}
 
     def _from_judge(self) -> bool:
-        message, descriptors, _, _ = socket.recv_fds(self._judge, START.size, 2)
+        message, descriptors, _, _ = socket.recv_fds(self._judge, START.size, 4)
         tag = message[:4]
-        if tag == b"STRT" and len(descriptors) == 2 and self._running is None:
+        if tag == b"STRT" and len(descriptors) == 4 and self._running is None:
             self._start(message, *descriptors)
         elif tag == b"CALL" and self._running:
             self._call(self._running, message)
@@ -144,14 +145,14 @@ class Worker:
             return tag == b"QUIT"  # too late: the request has ended by itself
         return True
 
-    def _start(self, message: bytes, text: int, folder: int) -> None:
-        _, length, flags, *limits = START.unpack(message)
+    def _start(self, message: bytes, text: int, folder: int, source: int, sink: int) -> None:
+        _, flags, *limits = START.unpack(message)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if flags & STANDING else (None, None)
         began = time.monotonic_ns()
 
         control = theirs.fileno() if theirs else None
-        pid = self._scope.fork(Job(lambda: run_child(self._setting, length, self._bpf, control), Limits(*limits), text, folder))
-        for descriptor in (text, folder):
+        pid = self._scope.fork(Job(lambda: run_child(self._setting, (source, sink), self._bpf, control), Limits(*limits), text, folder))
+        for descriptor in (text, folder, source, sink):
             os.close(descriptor)
         if theirs:
             theirs.close()
@@ -219,11 +220,21 @@ def _pending(control: socket.socket) -> bool:
         return False
 
 
+def forget_connections() -> None:
+    """No port stays taken after the request that used it: all requests of a cage share its loopback."""
+    try:
+        with open("/proc/sys/net/ipv4/tcp_max_tw_buckets", "w") as file:
+            file.write("0")
+    except OSError as error:
+        print(f"ports stay taken for a minute after use: {error}", file=sys.stderr)  # a nuisance, not a hole
+
+
 def choose_scope(setting: Setting) -> Scope:
     """How requests are kept apart here."""
     uids = setting.uids
     if setting.scratch:
         return Tree(setting.scratch, uids[0] if uids else None)
+    forget_connections()
     nested = Nested.works()
     if uids:  # a root host: uid 0 was needed to reach the mounts, and only for that
         confine.become(uids[0], confine.NESTING if nested else confine.NESTING + confine.CHANGE_UID)

@@ -21,20 +21,19 @@ class Artefacts:
         reading before that is known: opening a FIFO or a device can block, or do things.
         """
         parts = path.split("/")
-        if not path or any(part in ("", ".", "..") for part in parts):
-            raise ArtefactError(f"artefact {path!r}: a relative path without empty parts, '.' and '..' is needed")
-        opened: list[int] = []
+        if not path.isprintable() or any(part in ("", ".", "..") for part in parts):
+            raise ArtefactError(f"artefact {path!r}: a relative path of printable characters without empty parts, '.' and '..' is needed")
+        where = os.dup(self._root)
         try:
-            where = self._root
             for part in parts:
-                where = os.open(part, _STEP, dir_fd=where)
-                opened.append(where)
+                inner = os.open(part, _STEP, dir_fd=where)
+                os.close(where)
+                where = inner
             return self._content(path, where, limit)
         except OSError as error:
             raise ArtefactError(f"artefact {path}: {error.strerror}") from error
         finally:
-            for descriptor in opened:
-                os.close(descriptor)
+            os.close(where)
 
     @staticmethod
     def _content(path: str, found: int, limit: int) -> bytes:

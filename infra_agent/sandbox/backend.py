@@ -13,14 +13,14 @@ from infra_agent.session.observation import Isolation
 
 @dataclass(frozen=True)
 class Launch:
-    """What to start. ``fds``: the descriptors PID 1 inherits: the judge's socket, the input mapping, the output mapping."""
+    """What to start. ``judge_fd`` is the socket that PID 1 inherits."""
 
     profile: Profile
     mounts: dict[str, Path]
     """Place in the cage -> host folder, read-only."""
     hidden: tuple[Path, ...]
     """Host folders that must not show."""
-    fds: tuple[int, int, int]
+    judge_fd: int
     text_fd: int
     """Where PID 1 prints."""
 
@@ -92,14 +92,14 @@ class Plain:
         self.process.wait(timeout_s)
 
 
-def environment(profile: Profile, home: str, path: str, python_path: str, fds: tuple[int, int, int]) -> dict[str, str]:
+def environment(profile: Profile, home: str, path: str, python_path: str, judge_fd: int) -> dict[str, str]:
     """The whole environment of a cage: nothing of the host's but what the profile lets pass."""
     passed = {name: os.environ[name] for name in profile.pass_environment if name in os.environ}
     fixed = {
         "PATH": f"{path}:/usr/local/bin:/usr/bin:/bin", "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8",
         "TERM": "dumb", "PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1",
         "PYTHONPATH": python_path, "PYTHONDONTWRITEBYTECODE": "1",
-        "CAGE_FDS": ",".join(map(str, fds)), "CAGE_PRELOAD": ",".join(profile.preload),
+        "CAGE_JUDGE_FD": str(judge_fd), "CAGE_PRELOAD": ",".join(profile.preload),
     }  # fmt: skip
     return passed | fixed | ({"CAGE_PTRACE": "1"} if profile.ptrace else {}) | profile.environment
 

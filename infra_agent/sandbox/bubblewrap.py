@@ -127,7 +127,7 @@ def command(launch: Launch, user_namespace: int | None, info_fd: int) -> list[st
     argv = [executable(), "--unshare-pid", "--as-pid-1", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     argv += ["--unshare-cgroup-try", "--new-session", "--hostname", "cage", "--info-fd", str(info_fd), "--clearenv", "--cap-drop", "ALL"]
     capabilities = list(_CAPABILITIES)
-    variables = environment(launch.profile, "/tmp", str(Path(_python()).parent), APP, launch.fds) | {"CAGE_CONFINE": "full"}
+    variables = environment(launch.profile, "/tmp", str(Path(_python()).parent), APP, launch.judge_fd) | {"CAGE_CONFINE": "full"}
     if user_namespace is None:
         # uid 0 of its own namespace: for any other, bubblewrap makes a second user namespace to map back, and the worker
         # would have no say over the pid namespace that the first one owns
@@ -228,7 +228,7 @@ class Bubblewrap:
         with os.fdopen(info_read, "rb") as info:
             try:
                 argv = command(launch, namespace, info_write)
-                passed = (*launch.fds, info_write, *(() if namespace is None else (namespace,)))
+                passed = (launch.judge_fd, info_write, *(() if namespace is None else (namespace,)))
                 text = launch.text_fd
                 process = subprocess.Popen(
                     argv, stdin=subprocess.DEVNULL, stdout=text, stderr=text, env={}, pass_fds=passed, start_new_session=True

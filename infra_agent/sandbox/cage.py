@@ -34,19 +34,16 @@ class Cage(Sandbox):
         self.profile, self.isolation, self.alive = profile, self._backend.isolation, False
         self.notes = self._backend.not_held
         self._mounts = profile.mounts | (mounts or {})
-        self._mappings = Mappings(profile.in_mb, profile.out_mb)
         self._accounting = accounting.choose()
         self._judge, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._started: Started | None = None
         self._exchange: Exchange | None = None
         self._files: Artefacts | None = None
-        self._layout = plan({}, 0)
         self._sequence = 0
         said, own_text = os.pipe()
         try:
             with theirs, os.fdopen(own_text, "wb") as text:
-                fds = (theirs.fileno(), self._mappings.in_fd, self._mappings.out_fd)
-                self._started = self._backend.launch(Launch(profile, self._mounts, hidden, fds, text.fileno()))
+                self._started = self._backend.launch(Launch(profile, self._mounts, hidden, theirs.fileno(), text.fileno()))
             self._await_ready(self._started, said)
         except BaseException:
             self.close()
@@ -112,12 +109,12 @@ class Cage(Sandbox):
             raise SandboxError("a request is under way in this cage; stop it first")
         self._forget_files()
         self._started.refresh()
-        limits, self._layout = self.profile.limits, layout
-        length = self._mappings.write(program, args, sections, layout)
+        limits = self.profile.limits
+        memory = Mappings(program, args, sections, layout, (self.profile.in_mb << 20, self.profile.out_mb << 20))
         sizes = (limits.address_space_mb << 20, limits.file_size_mb << 20)
         counts = (self._backend.process_limit(limits.processes), limits.cpu_s)
-        self._exchange = Exchange(self._judge, self._accounting, limits, self._started.scratch)
-        self._exchange.begin(wire.START.pack(b"STRT", length, flags, *sizes, *counts, limits.disk_mb << 20, limits.inodes))
+        self._exchange = Exchange(self._judge, self._accounting, limits, self._started.scratch, memory)
+        self._exchange.begin(wire.START.pack(b"STRT", flags, *sizes, *counts, limits.disk_mb << 20, limits.inodes))
 
     def _under_way(self) -> Exchange:
         if self._exchange is None:
@@ -146,13 +143,13 @@ class Cage(Sandbox):
 
     def put(self, section: str, data: bytes) -> None:
         """Give a section of the standing request other bytes, of the same length, and poison the outputs again."""
-        self._under_way()
-        self._mappings.put(section, data)
-        self._mappings.poison(self._layout)
+        memory = self._under_way().memory
+        memory.put(section, data)
+        memory.poison()
 
     def output(self) -> bytes:
         """The output slots and their guards as they are now."""
-        return self._mappings.output(self._layout)
+        return self._under_way().memory.output()
 
     def stop(self) -> Result:
         """End the standing request or the service, whole; the cage stays warm unless it had ended badly by itself."""
@@ -169,7 +166,7 @@ class Cage(Sandbox):
             if broke or len(message) != wire.DONE.size:
                 self._kill()
             self._files, self._exchange = exchange.files(), None
-            result = exchange.outcome(message, broke, self._layout, self._mappings, stopped=stopped)
+            result = exchange.outcome(message, broke, stopped=stopped)
         except BaseException:
             self._kill()
             raise
@@ -236,7 +233,6 @@ class Cage(Sandbox):
                 self._exchange.close()
             self._forget_files()
             self._judge.close()
-            self._mappings.close()
             self._accounting.close()
             if self._started:
                 self._started.release()

@@ -4,7 +4,6 @@
 """
 
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -36,16 +35,20 @@ class _Loose(Plain):
         processes.kill_tree(self.process.pid)
 
     def refresh(self) -> None:
-        """Empty the scratch folder: the last request may have left anything."""
-        if self.scratch and any(os.listdir(self.scratch / name) for name in PLACES):
+        """Empty the scratch folder: the last request may have left anything, the folders themselves replaced included."""
+        if self.scratch is None:
+            return
+        try:
             empty(self.scratch)
             make_places(self.scratch)
+        except OSError as error:
+            raise SandboxError(f"the scratch folder cannot be emptied ({error}); an open sandbox lets code do that to it") from error
 
     def release(self) -> None:
         """Remove the scratch folder."""
-        if self.scratch:
+        if self.scratch and self.scratch.is_dir():
             empty(self.scratch)
-            shutil.rmtree(self.scratch)
+            self.scratch.rmdir()
 
 
 class _Direct:
@@ -56,11 +59,11 @@ class _Direct:
         scratch.chmod(0o755)
         make_places(scratch)
         own = {"CAGE_SCRATCH": str(scratch), "CAGE_WORKSPACE": str(scratch / "ws")}
-        base = environment(launch.profile, str(scratch / "tmp"), str(_python().parent), str(share.root()), launch.fds)
+        base = environment(launch.profile, str(scratch / "tmp"), str(_python().parent), str(share.root()), launch.judge_fd)
         process = subprocess.Popen(
             worker_argv(str(_python())),
             stdin=subprocess.DEVNULL, stdout=launch.text_fd, stderr=launch.text_fd, env=base | own | variables,
-            pass_fds=launch.fds, start_new_session=True, cwd="/",
+            pass_fds=(launch.judge_fd,), start_new_session=True, cwd="/",
         )  # fmt: skip
         return _Loose(process, process.pid, scratch)
 
@@ -86,6 +89,13 @@ class Landlock(_Direct):
 
     name = "landlock"
     isolation: Isolation = "partial"
+
+    @property
+    def not_claimed(self) -> dict[str, str]:
+        """Landlock rules on contents and names, not on what stat, chmod and utime do."""
+        seen = {"key-metadata": "Landlock does not hide that a file is there, nor its size and times"}
+        changed = "Landlock does not hold modes and times of files of the same uid"
+        return seen if self.own_uid() else seen | dict.fromkeys(("key-mode", "instrument-link"), changed)
 
     @property
     def not_held(self) -> tuple[str, ...]:
@@ -132,6 +142,7 @@ class Open(_Direct):
     name = "open"
     isolation: Isolation = "none"
     not_held = ("nothing is held: the code runs with this user's rights",)
+    not_claimed: dict[str, str] = {}  # noqa: RUF012 - nobody writes it
 
     def refusal(self) -> str | None:
         """It always works."""

@@ -11,18 +11,19 @@ from infra_agent.sandbox import wire
 from infra_agent.sandbox.accounting import Accounting
 from infra_agent.sandbox.artefacts import Artefacts
 from infra_agent.sandbox.base import Ended, Result
-from infra_agent.sandbox.mapping import Layout, Mappings
+from infra_agent.sandbox.mapping import Mappings
 from infra_agent.sandbox.profile import Limits
 
 
 class Exchange:
     """Messages with PID 1 while one request runs. Text is drained all the while, limits are watched where nobody else holds them."""
 
-    def __init__(self, judge: socket.socket, accounting: Accounting, limits: Limits, scratch: Path | None) -> None:
+    def __init__(self, judge: socket.socket, accounting: Accounting, limits: Limits, scratch: Path | None, memory: Mappings) -> None:
         self._judge = judge
         self._accounting = accounting
         self._limits = limits
         self._scratch = scratch
+        self.memory = memory
         self._began = time.monotonic()
         # A pipe of its own for each request, so that none leaves its mark on another's. The host keeps the writing end open too:
         # a pipe at its end would be ready all the time.
@@ -41,9 +42,10 @@ class Exchange:
         accounting.begin()
 
     def begin(self, message: bytes) -> None:
-        """Start the request; it inherits where to print and where to hand over its scratch folder."""
+        """Start the request; it inherits where to print, where to hand over its scratch folder, and its memory."""
+        descriptors = [self._text_write, self._folder_theirs.fileno(), self.memory.in_fd, self.memory.out_fd]
         try:
-            socket.send_fds(self._judge, [message], [self._text_write, self._folder_theirs.fileno()])
+            socket.send_fds(self._judge, [message], descriptors)
         except OSError:
             self.finished = b"", "broken"
         self._folder_theirs.close()
@@ -91,12 +93,15 @@ class Exchange:
     def _passed(self) -> Ended | None:
         if self._accounting.exceeded(self._used):
             return "oom"
-        return "disk_limit" if self._scratch and self._used() > self._limits.disk_mb << 20 else None
+        if self._scratch is None:
+            return None
+        size, entries = _size(self._scratch)
+        return "disk_limit" if size > self._limits.disk_mb << 20 or entries > self._limits.inodes else None
 
     def _used(self) -> int:
         """Bytes in the request's scratch space."""
         if self._scratch:
-            return _size(self._scratch)
+            return _size(self._scratch)[0]
         files = self.files()
         return files.used() if files else 0
 
@@ -123,24 +128,25 @@ class Exchange:
         self.finished = (message, None) if message else (b"", "broken")
         return None
 
-    def outcome(self, message: bytes, broke: Ended | None, layout: Layout, mappings: Mappings, *, stopped: bool) -> Result:
+    def outcome(self, message: bytes, broke: Ended | None, *, stopped: bool) -> Result:
         """The request's result: from PID 1's last message, or from why it had to be ended."""
         self._drain()
         oom = self._accounting.out_of_memory()
         wall, peak, cpu = time.monotonic() - self._began, self._accounting.peak() / 2**20, self._accounting.cpu_s()
         if broke or len(message) != wire.DONE.size:
             ended: Ended = "oom" if oom else (broke or "broken")
-            return Result(ended, -1, bytes(self.text), b"", b"", layout, wall, cpu or 0.0, peak)
+            return Result(ended, -1, bytes(self.text), b"", b"", self.memory.layout, wall, cpu or 0.0, peak)
         _, code, by_signal, _, cpu_us, rss, blocks_in, blocks_out = wire.DONE.unpack(message)
         ended = _how(code, by_signal, oom, stopped)
-        report = mappings.report(layout) if ended == "ok" else b""
+        report = self.memory.report() if ended == "ok" else b""
         if report is None:
             ended, report = "bad_report", b""
         used = (cpu if cpu is not None else cpu_us / 1e6, peak or rss / 1024, blocks_in * 512, blocks_out * 512)
-        return Result(ended, code, bytes(self.text), report, mappings.output(layout), layout, wall, *used)
+        return Result(ended, code, bytes(self.text), report, self.memory.output(), self.memory.layout, wall, *used)
 
     def close(self) -> None:
-        """Give back the descriptors; the files stay with who took them."""
+        """Give back descriptors and memory; the files stay with who took them."""
+        self.memory.close()
         os.close(self._text_fd)
         os.close(self._text_write)
         self._folder.close()
@@ -170,16 +176,16 @@ def drain(descriptor: int, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _size(folder: Path) -> int:
-    """Bytes that files below a folder take, looked at without following links; what vanishes meanwhile counts nothing."""
-    total, todo = 0, [str(folder)]
+def _size(folder: Path) -> tuple[int, int]:
+    """Bytes and entries below a folder, looked at without following links; what vanishes meanwhile counts nothing."""
+    total, entries, todo = 0, 0, [str(folder)]
     while todo:
         try:
             for entry in list(os.scandir(todo.pop())):
                 about = entry.stat(follow_symlinks=False)
-                total += about.st_blocks * 512
+                total, entries = total + about.st_blocks * 512, entries + 1
                 if stat.S_ISDIR(about.st_mode):
                     todo.append(entry.path)
         except OSError:
             continue
-    return total
+    return total, entries

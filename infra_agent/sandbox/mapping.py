@@ -1,6 +1,5 @@
-"""The pair of mappings a cage shares with its judge: anonymous memory, nothing on disk, nothing left behind."""
+"""The pair of mappings a request shares with its judge: anonymous memory, nothing on disk, nothing left behind."""
 
-import ctypes
 import fcntl
 import json
 import mmap
@@ -12,7 +11,6 @@ from typing import Any
 from infra_agent.errors import SandboxError
 
 _F_ADD_SEALS = 1033
-_PUNCH_HOLE = 0x1 | 0x2  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 _SEAL_SHRINK, _SEAL_GROW, _SEAL_SEAL, _SEAL_FUTURE_WRITE = 0x2, 0x4, 0x1, 0x10
 GUARD = 4096
 POISON = 0xFF
@@ -51,43 +49,43 @@ def plan(shapes: dict[str, tuple[str, tuple[int, ...]]], report_bytes: int) -> L
     return Layout(slots, offset, report_bytes, offset + report_bytes)
 
 
+def _place(program: str, args: dict[str, Any], sections: dict[str, bytes], layout: Layout) -> tuple[bytes, dict[str, tuple[int, int]], int]:
+    """Head of a request, where its sections start and how long they are, and the bytes of all together."""
+    slots = {stage: {"dtype": s.dtype, "shape": list(s.shape), "offset": s.offset} for stage, s in layout.slots.items()}
+    report = [layout.report_offset, layout.report_bytes]
+    placed: dict[str, tuple[int, int]] = {}
+    head, offset = b"", 0
+    for _ in range(2):  # the head's own length decides where sections start: the second pass has it right
+        offset = -(-(8 + len(head) + 64) // GUARD) * GUARD
+        for name, data in sections.items():
+            placed[name] = offset, len(data)
+            offset += -(-len(data) // GUARD) * GUARD
+        head = json.dumps({"program": program, "args": args, "sections": placed, "slots": slots, "report": report}).encode()
+    return head, placed, offset
+
+
 class Mappings:
-    """``in``: written by the host, sealed against any other writer. ``out``: written by the child, poisoned first."""
+    """``in``: written by the host, sealed against any other writer. ``out``: written by the child, poisoned first.
 
-    def __init__(self, in_mb: int, out_mb: int) -> None:
-        self.in_size, self.out_size = in_mb << 20, out_mb << 20
-        self.in_fd = os.memfd_create("cage-in", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        self.out_fd = os.memfd_create("cage-out", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.in_fd, self.in_size)
-        os.ftruncate(self.out_fd, self.out_size)
-        self._in, self._out = mmap.mmap(self.in_fd, self.in_size), mmap.mmap(self.out_fd, self.out_size)
-        fixed = _SEAL_SHRINK | _SEAL_GROW | _SEAL_SEAL
-        fcntl.fcntl(self.in_fd, _F_ADD_SEALS, fixed | _SEAL_FUTURE_WRITE)
-        fcntl.fcntl(self.out_fd, _F_ADD_SEALS, fixed)
-        self._in_used = 0
-        self._placed: dict[str, list[int]] = {}
+    A pair belongs to one request and is as large as that needs: what a request wrote, or only looked at, is gone with it.
+    """
 
-    def write(self, program: str, args: dict[str, Any], sections: dict[str, bytes], layout: Layout) -> int:
-        """Write a request; returns its length in bytes. Nothing of the previous request is left in either mapping."""
-        placed: dict[str, list[int]] = {}
-        head, offset = b"", 0
-        for _ in range(2):  # the head's own length decides where sections start: the second pass has it right
-            offset = -(-(8 + len(head) + 64) // GUARD) * GUARD
-            for name, data in sections.items():
-                placed[name] = [offset, len(data)]
-                offset += -(-len(data) // GUARD) * GUARD
-            head = self._head(program, args, placed, layout)
-        if offset > self.in_size or layout.end > self.out_size:
-            allowed = f"{self.in_size >> 20} and {self.out_size >> 20}"
-            raise SandboxError(f"a request needs {offset >> 20} MiB in and {layout.end >> 20} MiB out; the profile allows {allowed}")
-        self._wipe_input(max(offset, self._in_used))
+    def __init__(
+        self, program: str, args: dict[str, Any], sections: dict[str, bytes], layout: Layout, capacity: tuple[int, int]
+    ) -> None:
+        """Write a request. Raises SandboxError when it needs more than ``capacity``, bytes in and out."""
+        head, self._placed, size = _place(program, args, sections, layout)
+        if size > capacity[0] or layout.end > capacity[1]:
+            allowed = f"{capacity[0] >> 20} and {capacity[1] >> 20}"
+            raise SandboxError(f"a request needs {size >> 20} MiB in and {layout.end >> 20} MiB out; the profile allows {allowed}")
+        self.layout = layout
+        self.in_fd, self._in = _memory("cage-in", size, _SEAL_FUTURE_WRITE)
+        self.out_fd, self._out = _memory("cage-out", layout.end, 0)
         self._in[:8] = struct.pack("<Q", len(head))
         self._in[8 : 8 + len(head)] = head
         for name, data in sections.items():
-            self._in[placed[name][0] : placed[name][0] + len(data)] = data
-        self._in_used, self._placed = offset, placed
-        self.poison(layout)
-        return offset
+            self._in[self._placed[name][0] : self._placed[name][0] + len(data)] = data
+        self.poison()
 
     def put(self, section: str, data: bytes) -> None:
         """Other bytes for a section of the request under way; raises ValueError when the length would change."""
@@ -96,38 +94,36 @@ class Mappings:
             raise ValueError(f"section {section}: {len(data)} bytes, {length} expected")
         self._in[start : start + length] = data
 
-    @staticmethod
-    def _head(program: str, args: dict[str, Any], placed: dict[str, list[int]], layout: Layout) -> bytes:
-        slots = {stage: {"dtype": s.dtype, "shape": list(s.shape), "offset": s.offset} for stage, s in layout.slots.items()}
-        report = [layout.report_offset, layout.report_bytes]
-        return json.dumps({"program": program, "args": args, "sections": placed, "slots": slots, "report": report}).encode()
+    def poison(self) -> None:
+        """Fill the slots and their guards with 0xFF."""
+        self._out[: self.layout.report_offset] = bytes([POISON]) * self.layout.report_offset
 
-    def _wipe_input(self, size: int) -> None:
-        """Zero what earlier requests wrote; the seal forbids a hole, the host's own mapping may write."""
-        view = ctypes.c_char.from_buffer(self._in)
-        ctypes.memset(ctypes.addressof(view), 0, size)
+    def output(self) -> bytes:
+        """A snapshot of the slots and their guards."""
+        return self._out[: self.layout.report_offset]
 
-    def poison(self, layout: Layout) -> None:
-        """Give back every page a child wrote anywhere in ``out``, then fill this layout's slots and guards with 0xFF."""
-        if ctypes.CDLL(None, use_errno=True).fallocate(self.out_fd, _PUNCH_HOLE, ctypes.c_long(0), ctypes.c_long(self.out_size)):
-            raise SandboxError(f"the output mapping cannot be emptied: {os.strerror(ctypes.get_errno())}")
-        self._out[: layout.report_offset] = bytes([POISON]) * layout.report_offset
-
-    def output(self, layout: Layout) -> bytes:
-        """A snapshot of the slots and their guards, taken once after the request's last process is gone."""
-        return self._out[: layout.report_offset]
-
-    def report(self, layout: Layout) -> bytes | None:
+    def report(self) -> bytes | None:
         """The report the child left; empty when it left none, None when its stated length is impossible."""
-        (length,) = struct.unpack_from("<Q", self._out, layout.report_offset)
-        if length > layout.report_bytes - 8:
+        (length,) = struct.unpack_from("<Q", self._out, self.layout.report_offset)
+        if length > self.layout.report_bytes - 8:
             return None
-        start = layout.report_offset + 8
+        start = self.layout.report_offset + 8
         return self._out[start : start + length]
 
     def close(self) -> None:
-        """Release the memory."""
+        """Release the memory. Safe to call twice."""
+        if self._in.closed:
+            return
         self._in.close()
         self._out.close()
         os.close(self.in_fd)
         os.close(self.out_fd)
+
+
+def _memory(name: str, size: int, seals: int) -> tuple[int, mmap.mmap]:
+    """Anonymous memory of exactly ``size`` bytes for good, as a descriptor and the host's own view of it."""
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    view = mmap.mmap(descriptor, size)
+    fcntl.fcntl(descriptor, _F_ADD_SEALS, _SEAL_SHRINK | _SEAL_GROW | _SEAL_SEAL | seals)
+    return descriptor, view

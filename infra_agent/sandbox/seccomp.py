@@ -23,6 +23,7 @@ sched_setaffinity sched_setscheduler sched_setparam sched_setattr setpriority io
 """.split()
 _NAMESPACE_FLAGS = (0x10000000, 0x00020000, 0x40000000, 0x20000000, 0x08000000, 0x04000000, 0x02000000)
 _DENIED_FAMILIES = (16, 17, 38, 40)  # netlink, packet, alg, vsock
+_SOCKET_TYPE, _DATAGRAM = 0xF, 2
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
 
@@ -43,6 +44,8 @@ def program(ptrace: bool = False, sockets: bool = True) -> bytes:
         _add(rules, deny, name)
     if not sockets:
         _add(rules, deny, "socket")
+        # an end of a pair of datagram sockets can still send to any address
+        rules.add_rule(deny, "socketpair", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, _SOCKET_TYPE, _DATAGRAM))
     for flag in _NAMESPACE_FLAGS:
         rules.add_rule(deny, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
     rules.add_rule(pyseccomp.ERRNO(ENOSYS), "clone3")  # glibc falls back to clone, whose flags a filter can see

@@ -75,18 +75,18 @@ def current() -> Request:
     return _current
 
 
-def _parse(source: mmap.mmap, sink: mmap.mmap, length: int, control: socket.socket | None) -> Request:
-    view = memoryview(source)[:length]
+def _parse(source: mmap.mmap, sink: mmap.mmap, control: socket.socket | None) -> Request:
+    view = memoryview(source)
     (size,) = struct.unpack_from("<Q", view)
     head = json.loads(bytes(view[8 : 8 + size]))
     sections = {name: view[start : start + count] for name, (start, count) in head["sections"].items()}
     return Request(head["program"], head["args"], head["slots"], tuple(head["report"]), sections, source, sink, control)
 
 
-def run(source: mmap.mmap, sink: mmap.mmap, length: int, control: socket.socket | None) -> None:
+def run(source: mmap.mmap, sink: mmap.mmap, control: socket.socket | None) -> None:
     """Unpack the workspace and run the program, ``python -m`` style."""
     global _current
-    _current = request = _parse(source, sink, length, control)
+    _current = request = _parse(source, sink, control)
     os.chdir(WORKSPACE)
     if "tree" in request.sections:
         with tarfile.open(fileobj=io.BytesIO(request.sections["tree"])) as tree:

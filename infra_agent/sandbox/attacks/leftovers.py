@@ -10,7 +10,7 @@ _SOON_S = 3.0
 _TIMEOUT_S = 10.0
 
 _HEAD = """
-import builtins, errno, os, socket, sys, time
+import builtins, errno, os, shutil, socket, sys, time
 import json
 scene = json.load(open("scene.json"))
 mark = f"leftover-{scene['host_pid']}"
@@ -51,9 +51,10 @@ def judged(arena: Arena, outcome: Outcome) -> Trial | None:
     wrong = arena.scene.damage(outcome.text) or _said(outcome.text, "ESCAPED")
     if wrong:
         return Trial("escaped", wrong)
-    held, not_run = _said(outcome.text, "HELD"), _said(outcome.text, "NOT RUN")
-    if held is not None or not_run is not None:
-        return Trial("held", held) if held is not None else Trial("not_run", not_run or "")
+    if (held := _said(outcome.text, "HELD")) is not None:
+        return Trial("held", held)
+    if (not_run := _said(outcome.text, "NOT RUN")) is not None:
+        return Trial("not_run", not_run)
     if outcome.ended != "ok":
         return Trial("escaped", f"the attack did not do its work: {outcome.ended}: {outcome.text[-300:].decode(errors='replace')}")
     return None
@@ -142,14 +143,11 @@ def _state(name: str, about: str) -> Attack:
     """The state that a program starts in, before and after one that spoiled its own."""
 
     def attempt(arena: Arena) -> Trial:
-        before = arena.run(_HEAD + _SNAPSHOT, _TIMEOUT_S).text
-        spoiled = arena.run(_HEAD + _SPOIL, _TIMEOUT_S)
-        after = arena.run(_HEAD + _SNAPSHOT, _TIMEOUT_S)
-        if spoiled.ended != "ok" or _said(before, "STATE") is None:
-            return Trial("escaped", f"the attack did not do its work: {spoiled.ended}: {(before + spoiled.text)[-300:]!r}")
-        if _said(before, "STATE") != _said(after.text, "STATE"):
-            return Trial("escaped", f"the next program started in another state: {after.text[-1500:]!r}")
-        return Trial("held", "the state is the same")
+        before, spoiled, after = (arena.run(_HEAD + code, _TIMEOUT_S) for code in (_SNAPSHOT, _SPOIL, _SNAPSHOT))
+        if spoiled.ended != "ok" or _said(before.text, "STATE") is None:
+            return Trial("escaped", f"the attack did not do its work: {spoiled.ended}: {(before.text + spoiled.text)[-300:]!r}")
+        same = _said(before.text, "STATE") == _said(after.text, "STATE")
+        return Trial("held" if same else "escaped", "the same" if same else f"the next started in another: {after.text[-1500:]!r}")
 
     return Attack(name, "leftovers", about, attempt)
 
@@ -179,15 +177,9 @@ remove = {
 
 _PLANTS = """
 import site
-names = ("sitecustomize.py", "usercustomize.py", "left.pth", "json.py", "sandboxes/__init__.py", "feedback/__init__.py")
+names = ("sitecustomize.py", "usercustomize.py", "left.pth", "colorsys.py", "sandboxes/__init__.py", "feedback/__init__.py")
 text = "import builtins; builtins.leftover_ran = getattr(builtins, 'leftover_ran', '') + ' {}'\\n"
-real = '''import importlib.util as _u, os as _o, sys as _s
-_f = _o.path.dirname(_o.__file__) + "/json"
-_m = _u.module_from_spec(_u.spec_from_file_location("json", _f + "/__init__.py", submodule_search_locations=[_f]))
-_s.modules["json"] = _m
-_m.__spec__.loader.exec_module(_m)
-'''  # whoever imports this json gets the real one
-paths = {os.path.join(place, name): text.format(name) + real * (name == "json.py") for place in scratch() for name in names}
+paths = {os.path.join(place, name): text.format(name) for place in scratch() for name in names}  # colorsys: nobody else will miss it
 paths[os.path.join(site.getusersitepackages(), "left.pth")] = text.format("left.pth of the user")
 """
 
@@ -202,7 +194,7 @@ assert os.getcwd() in made
 found = [place for place in wide if tried(lambda: os.unlink(os.path.join(place, mark)))]
 print("ESCAPED found in " + ", ".join(found) if found else f"HELD nothing in {len(wide)} places")
 """,
-        head='wide = [*scratch(), "/", "/app", "/dev", "/dev/mqueue", "/mnt", "/run", "/run/lock", "/scratch", "/ws", os.path.abspath("..")]',
+        head='wide = [*scratch(), "/", "/app", "/dev", "/dev/mqueue", "/mnt", "/run", "/scratch", "/ws", os.path.abspath("..")]',
     ),
     two(
         "daemon", "a daemon: twice forked, in a session of its own, every descriptor closed",
@@ -261,7 +253,7 @@ print(f"ESCAPED found {', '.join(found)}" if found else "HELD none of them is th
         head=_CALLS,
     ),
     two(
-        "planted-code", "modules that Python imports by itself or by a common name, in every writable place: the next program runs them",
+        "planted-code", "modules that Python imports by itself or that shadow others, in every writable place: the next program runs them",
         """
 def plant(path, text):
     if "site-packages" in path:
@@ -275,7 +267,7 @@ assert any([tried(lambda: plant(path, text)) for path, text in paths.items()])
 """,
         """
 import subprocess
-find = "import builtins, json, importlib.util as u; [__import__(n) for n in ('sandboxes', 'feedback') if u.find_spec(n)]"
+find = "import builtins, colorsys, importlib.util as u; [__import__(n) for n in ('sandboxes', 'feedback') if u.find_spec(n)]"
 exec(find)
 code = find + "; print(getattr(builtins, 'leftover_ran', ''))"
 ran = getattr(builtins, "leftover_ran", "") + subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
@@ -303,8 +295,7 @@ while tried(lambda: os.chdir("d")):
     depth += 1
 tried(lambda: os.unlink("bottom"))
 for _ in range(depth):
-    os.chdir("..")
-    os.rmdir("d")
+    os.chdir(".."), os.rmdir("d")
 print(f"ESCAPED {depth} folders are there" if depth else "HELD none is there")
 """,
     ),
@@ -317,7 +308,6 @@ while made < 20000 and time.monotonic() < until and tried(lambda: os.close(os.op
     made += 1
 """,
         """
-import shutil
 left = os.path.isdir("many") and len(os.listdir("many"))
 shutil.rmtree("many", ignore_errors=True)
 print(f"ESCAPED {left} files are there" if left else "HELD none is there")
@@ -335,7 +325,6 @@ for place in scratch()[:3]:
         tried(lambda: os.chmod(os.path.join(place, name), 0))
 """,
         """
-import shutil
 found = [place for place in scratch() if os.path.exists(os.path.join(place, "closed"))]
 for place in found:
     os.chmod(os.path.join(place, "closed"), 0o700)
@@ -352,9 +341,8 @@ print(f"ESCAPED found in {found}" if found else "HELD none is there")
         "no-workspace", "the working folder itself emptied and removed, or moved away",
         """
 own = os.getcwd()
-for name in os.listdir():
-    os.unlink(name)
-if not tried(lambda: os.rmdir(own)) and not tried(lambda: os.rename(own, own + ".moved")):
+tried(lambda: [os.unlink(name) for name in os.listdir()] and None)
+if not any([tried(lambda: os.rmdir(own)), tried(lambda: os.rename(own, own + ".moved"))]):
     print("HELD it stays where it is")
 """,
     ),

@@ -1,5 +1,6 @@
 """What a program prints, and what it leaves in the memory that it shares with the judge: too much, unending, or meant for another."""
 
+from infra_agent.errors import ArtefactError
 from infra_agent.sandbox.attacks.arenas import LIMITS
 from infra_agent.sandbox.attacks.base import Arena, Attack, Outcome, Trial, script
 from infra_agent.sandbox.attacks.leftovers import two
@@ -8,7 +9,7 @@ _CAP = LIMITS.output_mb << 20
 _FLOOD_MB = 40
 _SOON_S = 3.0
 _JUNK = bytes(range(256)) * 2000
-_LINE = b"x" * (900 << 10)
+_LINE = b"x" * 900_000
 
 
 def _flood(arena: Arena, outcome: Outcome) -> str | None:
@@ -49,7 +50,9 @@ def _lasting(arena: Arena) -> Trial:
     wrong = arena.scene.damage(outcome.text)
     if wrong or outcome.ended != "ok":
         return Trial("escaped", wrong or f"it ended as {outcome.ended}: {outcome.text[-300:]!r}")
-    if arena.get("ws/late", 100) != b"late":
+    try:
+        arena.get("ws/late", 100)
+    except (OSError, ArtefactError):
         return Trial("escaped", "the host did not wait for the end")
     return Trial("held", "waited for the end") if outcome.wall_s < _SOON_S else Trial("escaped", f"it took {outcome.wall_s:.1f} s")
 
@@ -118,13 +121,19 @@ text = (mark * 9).encode()[:64]
 _PAGES_MB = 96
 _PAGES = f"""
 import ctypes, mmap
-libc = ctypes.CDLL(None, use_errno=True)
-size = {_PAGES_MB} << 20
+libc, size = ctypes.CDLL(None, use_errno=True), {_PAGES_MB} << 20
+libc.mremap.restype = ctypes.c_void_p
+start = ctypes.addressof(ctypes.c_char.from_buffer(source))
+if len(source) < 2 * size:  # a mapping can grow without the descriptor that it was made from
+    start = libc.mremap(ctypes.c_void_p(start), ctypes.c_size_t(len(source)), ctypes.c_size_t(2 * size), 1)
+    if start == 2**64 - 1:
+        print("HELD it cannot grow:", os.strerror(ctypes.get_errno()))
+        sys.exit()
+behind = ctypes.c_void_p(start + size)  # no request of this kind has any use for what is there
 
-def resident(shared, start):  # pages that are there, of those that no request of this size has any use for
+def resident():
     found = (ctypes.c_ubyte * (size // mmap.PAGESIZE))()
-    first = ctypes.addressof(ctypes.c_char.from_buffer(shared)) + start
-    if libc.mincore(ctypes.c_void_p(first), ctypes.c_size_t(size), found):
+    if libc.mincore(behind, ctypes.c_size_t(size), found):
         return -1
     return sum(page & 1 for page in found)
 """
@@ -189,7 +198,8 @@ os.write(1, b"\\n")
     ),
     _exact(
         "stolen-text", "a process left behind reads from the host's end of the pipe: the next program's text must reach the host",
-        _DRAIN, _LINE, f"import os\nprint('x' * {len(_LINE)}, end='')", at_most_s=2.0,
+        _DRAIN, _LINE, f"import time\nfor _ in range(90):\n    print('x' * {len(_LINE) // 90}, end='', flush=True)\n    time.sleep(0.004)",
+        at_most_s=2.0,
     ),
     Attack("closed-early", "output", "standard output and error closed long before the end", _lasting),
     script(
@@ -242,14 +252,15 @@ print("ESCAPED it is there" if words in source[: 1 << 20] else "HELD it is not t
     two(
         "input-pages", f"{_PAGES_MB} MiB of the input mapping only looked at: the memory stays taken, and is missing to the next program",
         """
-if resident(source, size):
+if resident():
     print("NOT RUN this kernel does not say what is in memory")
     sys.exit()
-for start in range(size, 2 * size, mmap.PAGESIZE):
-    source[start]
+shown = (ctypes.c_char * size).from_address(behind.value)
+for place in range(0, size, mmap.PAGESIZE):
+    shown[place]
 """,
         """
-pages = resident(source, size)
+pages = resident()
 print(f"ESCAPED {pages * mmap.PAGESIZE >> 20} MiB are still taken" if pages else "HELD given back")
 """,
         head=_MAPPINGS + _PAGES, family="output",

@@ -6,52 +6,7 @@ import signal
 from pathlib import Path
 
 from infra_agent.sandbox.attacks.base import Arena, Attack, Trial, script
-
-KNOW = """
-import ctypes, errno, json, os, resource, signal, subprocess, sys, time
-scene = json.load(open("scene.json"))
-libc = ctypes.CDLL(None, use_errno=True)
-libc.syscall.restype = ctypes.c_long
-ARM = os.uname().machine == "aarch64"
-CAGED = os.getppid() == 1  # a child of the first process of a pid namespace; elsewhere parent and pid 1 are the host's
-VICTIM = scene["victim_pid"]
-OURS = [1] if CAGED else []  # what may be changed: nothing of the host's but the victim
-OURS += [VICTIM] if VICTIM not in (1, os.getpid()) else []
-THEIRS = [] if CAGED else [os.getppid(), 1, scene["host_pid"]]  # what is only looked at
-
-def raw(number, *arguments):
-    # a system call by number: its result, and the name of the error
-    ctypes.set_errno(0)
-    result = libc.syscall(ctypes.c_long(number), *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments))
-    return result, errno.errorcode.get(ctypes.get_errno(), "no error") if result < 0 else "no error"
-
-def in_child(work):
-    # what `work` returns, run in a process of its own
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            said = str(work())
-        except BaseException as error:
-            said = f"HELD {error!r}"
-        try:
-            os.write(write, said.encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as file:
-        said = file.read()
-    os.waitpid(pid, 0)
-    return said or "HELD the process died"
-
-def verdict(escaped, held):
-    print("ESCAPED " + "; ".join(escaped) if escaped else "HELD " + "; ".join(dict.fromkeys(map(str, held))), flush=True)
-
-def memory_of(pid):
-    # where a process has its first writable memory
-    with open(f"/proc/{pid}/maps") as file:
-        return int(next(line for line in file if " rw" in line).split("-")[0], 16)
-"""
+from infra_agent.sandbox.attacks.descriptors import KNOW
 
 _FORKS = """
 pids, why = [], "no error"
@@ -61,18 +16,12 @@ try:
         pid = os.fork()
         if pid == 0:
             os.close(end)
-            os.read(until, 1)
-            os._exit(0)
+            os._exit(len(os.read(until, 1)))
         pids.append(pid)
 except OSError as error:
     why = error.strerror
 alive = sum(os.waitpid(pid, os.WNOHANG)[0] == 0 for pid in pids)
 os.close(end)
-for pid in pids:
-    try:
-        os.waitpid(pid, 0)
-    except ChildProcessError:
-        pass
 print(f"ESCAPED {alive} processes alive at once; 48 are allowed" if alive > 48 else f"HELD at {alive} processes: {why}")
 """
 
@@ -192,7 +141,8 @@ for pid in {*range(1, 70000), *listed} - {os.getpid(), *([1] if CAGED else [])}:
         may.append(pid)
     except OSError:
         pass
-verdict([f"could signal {len(may)} processes, the first {may[0]}"] if may else [], [f"nobody can be signalled, pid 1 {'aside' if CAGED else 'included'}"])
+nobody = f"nobody can be signalled, pid 1 {'aside' if CAGED else 'included'}"
+verdict([f"could signal {len(may)} processes, the first {may[0]}"] if may else [], [nobody])
 """
 
 _MEM = """
@@ -256,24 +206,6 @@ for pid in (*OURS, *THEIRS):
 verdict(found, why)
 """
 
-_PIDFD = """
-found, why = [], []
-for pid in (*OURS, *THEIRS):
-    handle, wrong = raw(434, pid, 0)
-    why.append(f"process {pid}: {wrong}")
-    if handle < 0:
-        continue
-    for number in range(64):
-        stolen, wrong = raw(438, handle, number, 0)
-        why[-1] = f"process {pid}: {wrong}"
-        if stolen >= 0:
-            found.append(f"descriptor {number} of process {pid}: {os.readlink(f'/proc/self/fd/{stolen}')}")
-            os.close(stolen)
-            break
-    os.close(handle)
-verdict(found, why)
-"""
-
 _PRLIMIT = """
 found, why = [], []
 for pid in (*OURS, *THEIRS):
@@ -332,6 +264,28 @@ for policy in (os.SCHED_FIFO, os.SCHED_RR):
 verdict(found, why)
 """
 
+_OOM_SCORE = """
+code = '''
+import sys
+for pid in sys.argv[1:]:
+    try:
+        with open(f"/proc/{pid}/oom_score_adj", "r+") as file:
+            before = int(file.read())
+            for wanted in (before - 1, before):
+                file.seek(0)
+                file.write(str(wanted))
+                file.flush()
+                file.seek(0)
+                if int(file.read()) < before:
+                    print(f"ESCAPED lowered the score of process {pid} from {before}", flush=True)
+    except OSError as error:
+        print("HELD", error, flush=True)
+'''
+sys.argv[1:] = ["self", *map(str, OURS)]
+exec(code)
+subprocess.run([sys.executable, "-c", code, *sys.argv[1:]])  # loaded anew a program owns what /proc says of it
+"""
+
 
 def _left(marker: str) -> list[int]:
     """Processes of the host with ``marker`` in their command line. They are ended: nothing may stay behind a trial."""
@@ -387,8 +341,8 @@ FAMILY: tuple[Attack, ...] = (
     script("proc-mem", "processes", "read and write other processes through /proc/<pid>/mem", KNOW + _MEM),
     script("ptrace", "processes", "trace another process", KNOW + _PTRACE),
     script("process-vm", "processes", "read and write other processes with process_vm_readv and its like", KNOW + _VM),
-    script("pidfd-getfd", "processes", "take another process's descriptors", KNOW + _PIDFD),
     script("prlimit", "processes", "lower another process's limits", KNOW + _PRLIMIT),
     script("affinity", "processes", "change the CPUs of itself and others", KNOW + _AFFINITY),
     script("priority", "processes", "a higher priority, a real-time policy", KNOW + _PRIORITY),
+    script("oom-score", "processes", "have the kernel take another process when memory runs out", KNOW + _OOM_SCORE),
 )

@@ -1,7 +1,7 @@
 """Getting rights back: mounts, namespaces, other users, set-uid programs, and the kernel's more dangerous calls."""
 
 from infra_agent.sandbox.attacks.base import Attack, script
-from infra_agent.sandbox.attacks.processes import KNOW
+from infra_agent.sandbox.attacks.descriptors import KNOW
 
 _MOUNT = """
 os.mkdir("place")
@@ -147,8 +147,8 @@ else:
 _EMPTY = """
 def looked(text):
     about = dict(line.rstrip().split(":", 1) for line in text.splitlines())
-    wrong = [f"{key} is {about[key].strip()}" for key in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb") if int(about[key], 16)]
-    return wrong + [f"{key} is {about[key].strip()}" for key, value in (("NoNewPrivs", "1"), ("Seccomp", "2")) if about[key].strip() != value]
+    wanted = dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), 0) | {"NoNewPrivs": 1, "Seccomp": 2}
+    return [f"{key} is {about[key].strip()}" for key, value in wanted.items() if int(about[key], 16) != value]
 with open("/proc/self/status") as file:
     wrong = looked(file.read())
 code = "print(open('/proc/self/status').read(), end='')"
@@ -167,26 +167,14 @@ def judged(result, why):
         return f"HELD {why}"
     return f"NOT RUN {why}: this kernel has no such call, or wants other arguments"
 """
-_IO_URING = """
-print(judged(*raw(425, 8, ctypes.create_string_buffer(120))))
-"""
-_USERFAULTFD = """
-print(judged(*raw(282 if ARM else 323, os.O_CLOEXEC | 1)))
-"""
-_KEYS = """
-made = judged(*raw(217 if ARM else 248, b"user", b"x", b"y", 1, -2))  # a key in this process's own ring
-said = [made, judged(*raw(219 if ARM else 250, 0, -2, 1)), judged(*raw(218 if ARM else 249, b"user", b"x", None, -2))]
-print(next((text for text in said if text.startswith("ESCAPED")), said[0]))
-"""
-_BPF = """
-attributes = (ctypes.c_uint32 * 32)(2, 4, 4, 1)  # an array of one number
-print(judged(*raw(280 if ARM else 321, 0, ctypes.byref(attributes), ctypes.sizeof(attributes))))
-"""
-_PERF = """
-attributes = (ctypes.c_uint32 * 32)(1, 128)  # software, CPU clock
-attributes[10] = 1 << 5 | 1 << 6  # without kernel and hypervisor
-print(judged(*raw(241 if ARM else 298, ctypes.byref(attributes), 0, -1, -1, 0)))
-"""
+_CALLS = {
+    "io-uring": "raw(425, 8, ctypes.create_string_buffer(120))",
+    "userfaultfd": "raw(282 if ARM else 323, os.O_CLOEXEC | 1)",
+    "add-key": 'raw(217 if ARM else 248, b"user", b"x", b"y", 1, -2)',  # in this process's own ring
+    "keyctl": "raw(219 if ARM else 250, 0, -2, 1)",
+    "bpf": "raw(280 if ARM else 321, 0, (ctypes.c_uint32 * 32)(2, 4, 4, 1), 128)",  # an array of one number
+    "perf": "raw(241 if ARM else 298, (ctypes.c_uint32 * 32)(1, 128, *[0] * 8, 96), 0, -1, -1, 0)",  # its own CPU clock
+}
 _HANDLE = """
 handle, mount = ctypes.create_string_buffer(136), ctypes.c_int()
 handle[0:4] = (128).to_bytes(4, sys.byteorder)
@@ -215,7 +203,6 @@ names = "kernel/hostname kernel/core_pattern kernel/sysrq kernel/randomize_va_sp
     "vm/swappiness fs/suid_dumpable net/ipv4/ip_forward net/ipv4/ip_unprivileged_port_start user/max_user_namespaces"
 paths = [f"/proc/sys/{name}" for name in names.split()]
 paths += ["/sys/kernel/mm/transparent_hugepage/enabled", *glob.glob("/sys/block/*/queue/read_ahead_kb")[:1], "/sys/power/state"]
-paths += ["/proc/1/oom_score_adj"] if CAGED else []
 for path in paths:
     try:
         with open(path) as file:
@@ -283,7 +270,7 @@ def own():
         fcntl.ioctl(terminal, 0x540E, 0)
         fcntl.ioctl(terminal, 0x5412, b"\\n")
     except OSError as error:
-        return f"NOT RUN {error.strerror}: this kernel does not know it any more" if error.errno == errno.EIO else f"HELD own terminal: {error}"
+        return f"NOT RUN {error}: not known any more" if error.errno == errno.EIO else f"HELD own terminal: {error}"
     return "ESCAPED its own terminal took a line" if os.read(terminal, 4) == b"\\n" else "HELD nothing came"
 print("ESCAPED " + "; ".join(found) if found else in_child(own))
 """
@@ -304,8 +291,11 @@ def die(command):
             os.execv(command[0], command)  # what is loaded anew may be dumped again
         os.abort()
     return os.waitpid(pid, 0)[1]
+def cores():
+    return {path for folder in (os.getcwd(), "/tmp", "/") for path in glob.glob(f"{folder}/core*") if os.path.isfile(path)}
+before = cores()
 statuses = [die([]), die([sys.executable, "-c", "import os; os.abort()"]), die(["/bin/sh", "-c", "kill -ABRT $$"])]
-files = [path for folder in (os.getcwd(), "/tmp", "/") for path in glob.glob(f"{folder}/core*") if os.path.isfile(path)]
+files = sorted(cores() - before)
 for path in glob.glob(f"{os.getcwd()}/core*"):
     os.unlink(path)
 found = [f"core file {path}" for path in files] + [f"the kernel dumped or ran a handler: {s:#x}" for s in statuses if os.WCOREDUMP(s)]
@@ -329,44 +319,6 @@ except OSError as error:
     print("HELD", error)
 """
 
-_MKNOD = """
-import stat
-found, why = [], []
-for folder in (os.getcwd(), "/tmp", "/dev/shm", "/dev"):
-    path = f"{folder}/device-{os.getpid()}"
-    try:
-        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
-    except OSError as error:
-        why.append(f"{folder}: {error.strerror}")
-        continue
-    try:
-        os.close(os.open(path, os.O_RDWR))
-        found.append(f"made and opened a device in {folder}")
-    except OSError as error:
-        why.append(f"made in {folder}, but: {error.strerror}")
-    os.unlink(path)
-verdict(found, why)
-"""
-
-_DEVICES = """
-import stat
-harmless = {(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2)}
-found, names = [], 0
-for folder, _, files in os.walk("/dev"):
-    for path in (f"{folder}/{name}" for name in files if not folder.startswith("/dev/pts")):
-        about = os.lstat(path)
-        block, kind = stat.S_ISBLK(about.st_mode), (os.major(about.st_rdev), os.minor(about.st_rdev))
-        if not block and (not stat.S_ISCHR(about.st_mode) or kind in harmless or 4 <= kind[0] <= 5):
-            continue  # terminals are not opened: some wait for a carrier
-        names += 1
-        try:
-            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY))
-            found.append(path)
-        except OSError:
-            pass
-print(f"ESCAPED can open {', '.join(found[:12])}" if found else f"HELD {names} devices beyond the usual are in sight, none opens")
-"""
-
 FAMILY: tuple[Attack, ...] = tuple(
     script(name, "rights", about, KNOW + code)
     for name, about, code in (
@@ -379,11 +331,6 @@ FAMILY: tuple[Attack, ...] = tuple(
         ("other-user", "become another user or group", _UIDS),
         ("set-uid-program", "gain rights by a set-uid program", _SETUID_PROGRAM),
         ("nothing-kept", "a capability left, no_new_privs or the filter missing", _EMPTY),
-        ("io-uring", "io_uring_setup", _CALL + _IO_URING),
-        ("userfaultfd", "userfaultfd", _CALL + _USERFAULTFD),
-        ("keys", "add_key, keyctl, request_key", _CALL + _KEYS),
-        ("bpf", "bpf", _CALL + _BPF),
-        ("perf", "perf_event_open", _CALL + _PERF),
         ("handles", "open a file by its handle, past every mount", _CALL + _HANDLE),
         ("kernel-code", "kexec_load, init_module and finit_module with nonsense", _MODULE),
         ("proc-sys", "write the kernel's settings, as they are already", _PROC_SYS),
@@ -393,7 +340,6 @@ FAMILY: tuple[Attack, ...] = tuple(
         ("core-dump", "a core file, or the host's handler of crashes", _CORE),
         ("personality", "switch off random addresses", _PERSONALITY),
         ("clock", "set the clock", _CLOCK),
-        ("mknod", "make a device and open it", _MKNOD),
-        ("devices", "open disks, memory and other devices", _DEVICES),
+        *((name, f"call {name} of the kernel", f"{_CALL}print(judged(*{call}))\n") for name, call in _CALLS.items()),
     )
 )

@@ -25,6 +25,11 @@ from infra_agent.sandbox.backend import Backend
 _FAMILIES = (files, artefacts, memory, processes, endings, rights, network, descriptors, leftovers, output, contention)
 ATTACKS: tuple[Attack, ...] = tuple(attack for family in _FAMILIES for attack in family.FAMILY)
 
+QUICK: tuple[Attack, ...] = tuple(
+    attack for family in (files, artefacts, rights, network, descriptors, leftovers) for attack in family.FAMILY
+)
+"""Those that take no time to speak of: for every ``doctor``."""
+
 
 @dataclass(frozen=True)
 class Row:
