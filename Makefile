@@ -8,7 +8,7 @@ VENV := .venv
 STAMP := $(VENV)/.setup-done
 PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: help setup demo test test-all benchmark lint types format clean
+.PHONY: help setup demo test test-all attacks benchmark lint types format clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '%-10s %s\n' "$$name" "$$text"; done
@@ -27,6 +27,9 @@ test: $(STAMP)  ## quick tests; ARGS="-k cage" passes arguments on
 
 test-all: $(STAMP)  ## quick and slow tests
 	$(PYTEST) -m "" $(ARGS)
+
+attacks: $(STAMP)  ## try to break out of the sandbox: as root and as an ordinary user, and out of a naive one
+	$(VENV)/bin/python -m infra_agent.sandbox.attacks
 
 benchmark: $(STAMP)  ## how long this project's own parts take
 	$(PYTEST) -m "" --benchmark-only tests/benchmarks $(ARGS)

@@ -36,6 +36,7 @@ class Limits:
     cpu_s: int
     disk: int
     inodes: int
+    open_files: int
 
     def apply(self) -> None:
         """Set the calling process's rlimits; its children inherit them."""
@@ -44,12 +45,14 @@ class Limits:
             resource.RLIMIT_FSIZE: self.file_size,
             resource.RLIMIT_NPROC: self.processes,
             resource.RLIMIT_CPU: self.cpu_s,
-            resource.RLIMIT_NOFILE: 1024,
+            resource.RLIMIT_NOFILE: self.open_files,
+            # 1 and not 0: where cores go to a program of the host's, the kernel pipes them there whatever the limit, unless it is 1
+            resource.RLIMIT_CORE: 1,
         }
         for limit, value in wanted.items():
             if value:
                 resource.setrlimit(limit, (value, value))
-        for limit in (resource.RLIMIT_CORE, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
+        for limit in (resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
             resource.setrlimit(limit, (0, 0))
 
 
@@ -88,13 +91,18 @@ def kill_me_first() -> None:
     hide()
 
 
-def become(uid: int, keep: tuple[int, ...]) -> None:
+def become(uid: int, kept: tuple[int, ...]) -> None:
     """Change to ``uid`` for good, keeping only the capabilities named."""
     prctl(_PR_SET_KEEPCAPS, 1, "PR_SET_KEEPCAPS")
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    bits = sum(1 << capability for capability in keep)
+    keep(kept)
+
+
+def keep(kept: tuple[int, ...]) -> None:
+    """Give up every capability but these."""
+    bits = sum(1 << capability for capability in kept)
     header = struct.pack("Ii", _CAP_VERSION_3, 0)
     check(libc.capset(header, struct.pack("6I", bits, bits, 0, 0, 0, 0)), "capset")
 
@@ -108,8 +116,7 @@ def drop_bounding_set() -> None:
 def drop_capabilities() -> None:
     """Empty the bounding, permitted, effective and inheritable sets."""
     drop_bounding_set()
-    header = struct.pack("Ii", _CAP_VERSION_3, 0)
-    check(libc.capset(header, bytes(24)), "capset")
+    keep(())
 
 
 def no_new_privileges() -> None:

@@ -20,8 +20,9 @@ from sandboxes.confine import Limits, check, libc
 SCRATCH = "/scratch"
 PLACES = {"ws": "/ws", "tmp": "/tmp", "shm": "/dev/shm"}
 """Folders of a request's scratch space -> where a cage shows them."""
-_NOSUID_NODEV, _NOSUID_NODEV_NOEXEC, _BIND, _DETACH = 2 | 4, 2 | 4 | 8, 4096, 2
+_READ_ONLY, _NOSUID_NODEV, _NOSUID_NODEV_NOEXEC, _BIND, _DETACH = 1, 2 | 4, 2 | 4 | 8, 4096, 2
 _SWEEP_S = 5.0
+_NETWORK = {"tcp_max_tw_buckets": "0", "tcp_wmem": "4096 16384 212992", "tcp_rmem": "4096 87380 212992"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Job:
         self.limits.apply()
         if uid is not None:
             confine.drop_bounding_set()
-            confine.become(uid, keep=())
+            confine.become(uid, kept=())
         self.body()
 
 
@@ -80,6 +81,26 @@ def mount_scratch(limits: Limits) -> None:
         folder.mkdir()
         folder.chmod(0o1777)  # mkdir's mode is cut by the umask
         check(libc.mount(bytes(folder), place.encode(), None, _BIND, None), f"mount {place}")
+
+
+def tame_network() -> bool:
+    """Set up the cage's loopback; False where the kernel does not let us.
+
+    No port stays taken after the request that used it, since all requests of a cage share the loopback, and no connection holds much.
+    Done in a /proc of its own, for a moment: bubblewrap shows an ordinary user's settings read-only.
+    """
+    try:
+        check(libc.mount(b"proc", SCRATCH.encode(), b"proc", _NOSUID_NODEV_NOEXEC, None), "mount /proc")
+    except OSError:
+        return False
+    try:
+        for name, value in _NETWORK.items():
+            Path(SCRATCH, "sys/net/ipv4", name).write_text(value)
+    except OSError:
+        return False
+    finally:
+        unmount(SCRATCH)
+    return True
 
 
 def unmount(place: str) -> None:
@@ -147,8 +168,8 @@ class Nested:
         mount_scratch(job.limits)
         job.hand_over(SCRATCH)
         unmount(SCRATCH)
-        check(libc.mount(b"proc", b"/proc", b"proc", _NOSUID_NODEV_NOEXEC, None), "mount /proc")
-        confine.kill_me_first()
+        confine.kill_me_first()  # by the outer /proc: its own is read-only, so that nobody takes that back
+        check(libc.mount(b"proc", b"/proc", b"proc", _NOSUID_NODEV_NOEXEC | _READ_ONLY, None), "mount /proc")
         job.limits.apply()
         child = os.fork()
         if child == 0:

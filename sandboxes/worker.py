@@ -16,14 +16,13 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 from dataclasses import dataclass
 
 from sandboxes import confine, landlock
 from sandboxes.confine import Limits
 from sandboxes.runtime import request
-from sandboxes.scope import PLACES, Flat, Job, Nested, Scope, Tree
+from sandboxes.scope import PLACES, Flat, Job, Nested, Scope, Tree, tame_network
 from sandboxes.wire import CALL, DONE, EARLY, ERROR, LOST, OK, READY, REPLY, STANDING, START
 
 OWN_PROC = ("maps", "smaps", "smaps_rollup", "status", "stat", "statm", "cmdline", "comm", "fd", "cgroup", "limits")
@@ -220,30 +219,24 @@ def _pending(control: socket.socket) -> bool:
         return False
 
 
-def forget_connections() -> None:
-    """No port stays taken after the request that used it: all requests of a cage share its loopback."""
-    try:
-        with open("/proc/sys/net/ipv4/tcp_max_tw_buckets", "w") as file:
-            file.write("0")
-    except OSError as error:
-        print(f"ports stay taken for a minute after use: {error}", file=sys.stderr)  # a nuisance, not a hole
-
-
 def choose_scope(setting: Setting) -> Scope:
-    """How requests are kept apart here."""
+    """How requests are kept apart here; what is not needed for that is given up."""
     uids = setting.uids
     if setting.scratch:
         return Tree(setting.scratch, uids[0] if uids else None)
-    forget_connections()
     nested = Nested.works()
+    kept = confine.NESTING if nested or not uids else confine.NESTING + confine.CHANGE_UID
     if uids:  # a root host: uid 0 was needed to reach the mounts, and only for that
-        confine.become(uids[0], confine.NESTING if nested else confine.NESTING + confine.CHANGE_UID)
+        confine.become(uids[0], kept)
+    else:
+        confine.keep(kept)
     return Nested() if nested else Flat(range(uids[0] + 1, uids[1]) if uids else range(0))
 
 
 def main() -> None:
     """Serve requests until the judge hangs up."""
     setting = Setting.take()
+    tamed = not setting.scratch and tame_network()
     scope = choose_scope(setting)
     confine.hide()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # PID 1 with a default action: a signal from inside is dropped
@@ -253,7 +246,7 @@ def main() -> None:
         importlib.import_module(name)
     gc.freeze()
     threads = len(os.listdir("/proc/self/task"))
-    judge.send(READY.pack(b"REDY", threads, scope.name.encode()))  # more than one thread: a fork may hang
+    judge.send(READY.pack(b"REDY", threads, tamed, scope.name.encode()))  # more than one thread: a fork may hang
     Worker(setting, judge, scope, bpf).serve()
 
 

@@ -144,6 +144,11 @@ class Watchdog:
         """Nothing to give back."""
 
 
+def socket_bytes() -> int:
+    """The most that one socket may hold in the kernel, which doubles the size it is told, where no request may ask for more."""
+    return 2 * int(Path("/proc/sys/net/core/wmem_default").read_text())
+
+
 def mechanism() -> str:
     """Which accounting a cage started now gets, in words; for ``doctor``."""
     made = choose()

@@ -63,8 +63,8 @@ class Backend(Protocol):
     def refusal(self) -> str | None:
         """Why it cannot be had here, with the line that mends it; None when it can."""
 
-    def filter(self, profile: Profile) -> bytes:
-        """The seccomp program of its requests; empty for none."""
+    def filter(self, profile: Profile, counted: bool) -> bytes:
+        """The seccomp program of its requests; empty for none. ``counted``: what the kernel holds for them is held against a limit."""
 
     def launch(self, launch: Launch) -> Started:
         """Start PID 1."""

@@ -19,7 +19,7 @@ from infra_agent.session.observation import Isolation
 
 _SYSTEM_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
-_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_KILL")
+_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_KILL", "CAP_NET_ADMIN")
 APP = "/app"
 _OWN_TMP = 64 << 20
 
@@ -198,9 +198,9 @@ class Bubblewrap:
         text = done.stderr.strip().splitlines()
         return f"bubblewrap: {text[-1] if text else 'no message'}{advice(done.stderr)}"
 
-    def filter(self, profile: Profile) -> bytes:
+    def filter(self, profile: Profile, counted: bool) -> bytes:
         """Sockets are harmless in a network namespace of its own."""
-        return seccomp.program(profile.ptrace)
+        return seccomp.program(profile.ptrace, buffers=counted)
 
     def advice(self, text: str) -> str:
         """Namespaces are what is refused as a rule."""

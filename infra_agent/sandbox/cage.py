@@ -18,6 +18,7 @@ from infra_agent.sandbox.profile import Profile
 
 _READY_S = 60.0
 _GONE_S = 10.0
+_FEWEST_FILES = 32
 _STATUS: dict[int, Literal["ok", "error", "early", "lost"]] = {
     wire.OK: "ok", wire.ERROR: "error", wire.EARLY: "early", wire.LOST: "lost",
 }  # fmt: skip
@@ -34,6 +35,7 @@ class Cage(Sandbox):
         self.profile, self.isolation, self.alive = profile, self._backend.isolation, False
         self.notes = self._backend.not_held
         self._mounts = profile.mounts | (mounts or {})
+        self._processes = self._backend.process_limit(profile.limits.processes)
         self._accounting = accounting.choose()
         self._judge, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._started: Started | None = None
@@ -63,7 +65,7 @@ class Cage(Sandbox):
         try:
             if started.pid1 >= 0:
                 self._accounting.adopt(started.pid1)
-            self._judge.send(self._backend.filter(self.profile) or b"-")
+            self._judge.send(self._backend.filter(self.profile, self._accounting.look_s is None) or b"-")
             message = self._judge.recv(64)
         except OSError:
             message = b""  # what it printed says why
@@ -72,12 +74,17 @@ class Cage(Sandbox):
             os.set_blocking(said, False)
             text = drain(said, 1 << 16).decode(errors="replace").strip()
             raise SandboxError(f"the cage did not start: {text.splitlines()[-1] if text else 'no message'}{self._backend.advice(text)}")
-        _, threads, scope = wire.READY.unpack(message)
+        _, threads, tamed, scope = wire.READY.unpack(message)
         if threads != 1:
             raise SandboxError(f"profile {self.profile.name}: preloading started {threads} threads; a fork could hang")
         self._accounting.settle(self.profile.limits.memory_mb << 20, self.profile.limits.processes)
         if scope.rstrip(b"\0") == b"flat":
             self.notes = (*self.notes, "requests share the cage's namespaces and are kept apart by killing and wiping")
+        if self.isolation == "full" and not tamed:
+            self.notes = (
+                *self.notes,
+                "a port stays taken for a minute after the request that used it; connections may hold megabytes each",
+            )
         self.alive = True
 
     def run(
@@ -112,9 +119,17 @@ class Cage(Sandbox):
         limits = self.profile.limits
         memory = Mappings(program, args, sections, layout, (self.profile.in_mb << 20, self.profile.out_mb << 20))
         sizes = (limits.address_space_mb << 20, limits.file_size_mb << 20)
-        counts = (self._backend.process_limit(limits.processes), limits.cpu_s)
+        counts = (self._processes, limits.cpu_s)
         self._exchange = Exchange(self._judge, self._accounting, limits, self._started.scratch, memory)
-        self._exchange.begin(wire.START.pack(b"STRT", flags, *sizes, *counts, limits.disk_mb << 20, limits.inodes))
+        self._exchange.begin(wire.START.pack(b"STRT", flags, *sizes, *counts, limits.disk_mb << 20, limits.inodes, self._open_files()))
+
+    def _open_files(self) -> int:
+        """Descriptors of a process. Where nothing counts the kernel's own memory, full sockets must not hold more than the request may."""
+        limits = self.profile.limits
+        if self._accounting.look_s is None:
+            return limits.open_files
+        affordable = (limits.memory_mb << 20) // (limits.processes * accounting.socket_bytes())
+        return max(_FEWEST_FILES, min(limits.open_files, affordable))
 
     def _under_way(self) -> Exchange:
         if self._exchange is None:

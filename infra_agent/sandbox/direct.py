@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,17 +23,27 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 _KERNEL = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu")
 PLACES = ("ws", "tmp", "shm")
+_PREFIX = "infra-agent-cage-"
 
 
 @dataclass
 class _Loose(Plain):
     """PID 1 as an ordinary process. What it started is found by parentage."""
 
-    scratch: Path | None = field(default=None)
+    killed: set[int] = field(default_factory=set)
 
     def kill(self) -> None:
         """Kill the whole tree."""
-        processes.kill_tree(self.process.pid)
+        self.killed |= processes.kill_tree(self.process.pid)
+
+    def wait(self, timeout_s: float) -> None:
+        """Return when PID 1 and all that was killed with it are gone."""
+        deadline = time.monotonic() + timeout_s
+        super().wait(timeout_s)
+        while processes.alive(self.killed):
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(self.process.args, timeout_s)
+            time.sleep(0.001)
 
     def refresh(self) -> None:
         """Empty the scratch folder: the last request may have left anything, the folders themselves replaced included."""
@@ -55,9 +66,11 @@ class _Direct:
     """What both have in common: a folder of the host for scratch, the worker started as a child of this process."""
 
     def _launch(self, launch: Launch, variables: dict[str, str]) -> Started:
-        scratch = Path(tempfile.mkdtemp(prefix="infra-agent-cage-"))
-        scratch.chmod(0o755)
+        _sweep_up()
+        scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         make_places(scratch)
+        if "CAGE_UIDS" in variables:
+            os.chown(scratch, int(variables["CAGE_UIDS"]), -1)
         own = {"CAGE_SCRATCH": str(scratch), "CAGE_WORKSPACE": str(scratch / "ws")}
         base = environment(launch.profile, str(scratch / "tmp"), str(_python().parent), str(share.root()), launch.judge_fd)
         process = subprocess.Popen(
@@ -92,10 +105,14 @@ class Landlock(_Direct):
 
     @property
     def not_claimed(self) -> dict[str, str]:
-        """Landlock rules on contents and names, not on what stat, chmod and utime do."""
-        seen = {"key-metadata": "Landlock does not hide that a file is there, nor its size and times"}
-        changed = "Landlock does not hold modes and times of files of the same uid"
-        return seen if self.own_uid() else seen | dict.fromkeys(("key-mode", "instrument-link"), changed)
+        """What a path rule cannot hold."""
+        reasons = {
+            "key-metadata": "Landlock does not hide that a file is there, nor its size and times",
+            "deleted-files": "what was deleted and is still open is not found by name",
+            "oom-score": "without a /proc of its own a process may make itself a later victim",
+        }
+        bounding = {"nothing-kept": "the bounding set cannot be emptied without a right; no_new_privs stands in for it"}
+        return reasons if os.geteuid() == 0 else reasons | bounding
 
     @property
     def not_held(self) -> tuple[str, ...]:
@@ -119,9 +136,9 @@ class Landlock(_Direct):
             return str(error)
         return None
 
-    def filter(self, profile: Profile) -> bytes:
+    def filter(self, profile: Profile, counted: bool) -> bytes:
         """Nothing but connected pairs of sockets: the host's network is right there."""
-        return seccomp.program(profile.ptrace, sockets=False)
+        return seccomp.program(profile.ptrace, namespaces=False, buffers=counted)
 
     def launch(self, launch: Launch) -> Started:
         """Start the worker with the list of what its requests may read."""
@@ -148,7 +165,7 @@ class Open(_Direct):
         """It always works."""
         return None
 
-    def filter(self, profile: Profile) -> bytes:
+    def filter(self, profile: Profile, counted: bool) -> bytes:
         """None."""
         return b""
 
@@ -164,6 +181,15 @@ def _python() -> Path:
 def _readable() -> list[str]:
     folders = [*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *_KERNEL, *map(str, python_prefixes())]
     return [*folders, *(str(share.root() / name) for name in ("sandboxes", "feedback"))]
+
+
+def _sweep_up() -> None:
+    """Remove scratch folders whose host was killed before it could."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}[0-9]*-*"):
+        mine = folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid()
+        if mine and not Path(f"/proc/{folder.name.removeprefix(_PREFIX).split('-')[0]}").exists():
+            empty(folder)
+            folder.rmdir()
 
 
 def make_places(scratch: Path) -> None:
@@ -192,6 +218,7 @@ def _flatten(root: int, name: str, moved: int) -> int:
     if not stat.S_ISDIR(os.stat(name, dir_fd=root, follow_symlinks=False).st_mode):
         os.unlink(name, dir_fd=root)
         return moved
+    os.chmod(name, 0o700, dir_fd=root)
     folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=root)
     try:
         for entry in list(os.scandir(folder)):

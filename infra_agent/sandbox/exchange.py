@@ -4,6 +4,7 @@ import os
 import select
 import socket
 import stat
+import sys
 import time
 from pathlib import Path
 
@@ -99,9 +100,9 @@ class Exchange:
         return "disk_limit" if size > self._limits.disk_mb << 20 or entries > self._limits.inodes else None
 
     def _used(self) -> int:
-        """Bytes in the request's scratch space."""
+        """Bytes of memory that the request's scratch space takes: none where it lies on a disk of the host."""
         if self._scratch:
-            return _size(self._scratch)[0]
+            return 0
         files = self.files()
         return files.used() if files else 0
 
@@ -186,6 +187,8 @@ def _size(folder: Path) -> tuple[int, int]:
                 total, entries = total + about.st_blocks * 512, entries + 1
                 if stat.S_ISDIR(about.st_mode):
                     todo.append(entry.path)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
+        except OSError:
+            return sys.maxsize, sys.maxsize  # too deep to name, or closed to the host: it was made so that nobody can count it
     return total, entries

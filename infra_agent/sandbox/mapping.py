@@ -70,9 +70,7 @@ class Mappings:
     A pair belongs to one request and is as large as that needs: what a request wrote, or only looked at, is gone with it.
     """
 
-    def __init__(
-        self, program: str, args: dict[str, Any], sections: dict[str, bytes], layout: Layout, capacity: tuple[int, int]
-    ) -> None:
+    def __init__(self, program: str, args: dict[str, Any], sections: dict[str, bytes], layout: Layout, capacity: tuple[int, int]) -> None:
         """Write a request. Raises SandboxError when it needs more than ``capacity``, bytes in and out."""
         head, self._placed, size = _place(program, args, sections, layout)
         if size > capacity[0] or layout.end > capacity[1]:

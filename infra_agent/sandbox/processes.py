@@ -69,14 +69,20 @@ def threads_of(uid: int) -> int:
     return count
 
 
-def kill_tree(root: int) -> None:
-    """Kill ``root`` and all below it: stopped first, so that nothing forks between a look and the kill."""
+def alive(pids: set[int]) -> set[int]:
+    """Those that have not ended; one that nobody has waited for yet has."""
+    return {pid for pid in pids if (fields := _stat(str(pid))) and fields[0] != "Z"}
+
+
+def kill_tree(root: int) -> set[int]:
+    """Kill ``root`` and all below it, and say which: stopped first, so that nothing forks between a look and the kill."""
     deadline = time.monotonic() + _KILL_S
     stopped: set[int] = set()
     while (found := (descendants(root) | {root}) - stopped) and time.monotonic() < deadline:
         _signal(found, signal.SIGSTOP)
         stopped |= found
     _signal(stopped, signal.SIGKILL)
+    return stopped
 
 
 def _signal(pids: set[int], number: int) -> None:

@@ -24,6 +24,8 @@ class Limits(Frozen):
     disk_mb: int = Field(default=512, gt=0)
     """The scratch space (/ws, /tmp and /dev/shm together), in memory."""
     inodes: int = Field(default=20_000, gt=0)
+    open_files: int = Field(default=1024, ge=32)
+    """Descriptors of each process; fewer where no control group counts what sockets hold."""
     file_size_mb: int = Field(default=256, gt=0)
     output_mb: int = Field(default=4, gt=0)
     """Standard output and error; more ends the request."""

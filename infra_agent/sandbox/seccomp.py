@@ -23,16 +23,26 @@ sched_setaffinity sched_setscheduler sched_setparam sched_setattr setpriority io
 """.split()
 _NAMESPACE_FLAGS = (0x10000000, 0x00020000, 0x40000000, 0x20000000, 0x08000000, 0x04000000, 0x02000000)
 _DENIED_FAMILIES = (16, 17, 38, 40)  # netlink, packet, alg, vsock
-_SOCKET_TYPE, _DATAGRAM = 0xF, 2
+_SOCKET_TYPE, _UNCONNECTED = 0xF, (2, 3)  # datagram; raw, which UNIX sockets take for datagram
+_RLIMIT_CORE = 4
+_SOL_SOCKET, _BUFFER_OPTIONS = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, and the same with FORCE
+_METADATA = """
+chmod fchmod fchmodat chown fchown lchown fchownat utime utimes utimensat futimesat setxattr lsetxattr fsetxattr removexattr lremovexattr
+fremovexattr
+""".split()
+"""Calls that Landlock does not rule on."""
+_LATER = tuple(range(450, 512))
+"""System calls newer than Linux 5.19: nothing here needs them, and a filter that denies by name would let them all pass."""
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
 
 @cache
-def program(ptrace: bool = False, sockets: bool = True) -> bytes:
+def program(ptrace: bool = False, namespaces: bool = True, buffers: bool = True) -> bytes:
     """BPF bytes (8 an instruction). Raises SandboxError when libseccomp is missing: never a silent skip.
 
-    ``ptrace`` lets processes of a request trace each other. Without ``sockets`` none can be made but connected pairs: for
-    where there is no network namespace.
+    ``ptrace`` lets processes of a request trace each other. Without ``namespaces`` no sockets can be made but connected pairs, and no
+    file's mode, owner or times be changed: the host's network and files are right there. Without ``buffers`` sockets keep the size they
+    are born with: for where nobody counts what they hold.
     """
     try:
         import pyseccomp
@@ -42,17 +52,25 @@ def program(ptrace: bool = False, sockets: bool = True) -> bytes:
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     for name in _DENIED + ([] if ptrace else _TRACING):
         _add(rules, deny, name)
-    if not sockets:
+    if not namespaces:
         _add(rules, deny, "socket")
-        # an end of a pair of datagram sockets can still send to any address
-        rules.add_rule(deny, "socketpair", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, _SOCKET_TYPE, _DATAGRAM))
+        for kind in _UNCONNECTED:  # an end of such a pair can still send to any address
+            rules.add_rule(deny, "socketpair", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, _SOCKET_TYPE, kind))
+        for name in _METADATA:
+            _add(rules, deny, name)
     for flag in _NAMESPACE_FLAGS:
         rules.add_rule(deny, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
     rules.add_rule(pyseccomp.ERRNO(ENOSYS), "clone3")  # glibc falls back to clone, whose flags a filter can see
     rules.add_rule(deny, "prlimit64", pyseccomp.Arg(0, pyseccomp.NE, 0))  # limits of oneself only
+    rules.add_rule(deny, "prlimit64", pyseccomp.Arg(1, pyseccomp.EQ, _RLIMIT_CORE), pyseccomp.Arg(2, pyseccomp.NE, 0))
+    rules.add_rule(deny, "setrlimit", pyseccomp.Arg(0, pyseccomp.EQ, _RLIMIT_CORE))
+    for option in () if buffers else _BUFFER_OPTIONS:
+        rules.add_rule(deny, "setsockopt", pyseccomp.Arg(1, pyseccomp.EQ, _SOL_SOCKET), pyseccomp.Arg(2, pyseccomp.EQ, option))
+    for number in _LATER:
+        rules.add_rule(pyseccomp.ERRNO(ENOSYS), number)
     for request in (_TIOCSTI, _TIOCLINUX):
         rules.add_rule(deny, "ioctl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, 0xFFFFFFFF, request))
-    for family in _DENIED_FAMILIES if sockets else ():
+    for family in _DENIED_FAMILIES if namespaces else ():
         rules.add_rule(pyseccomp.ERRNO(EAFNOSUPPORT), "socket", pyseccomp.Arg(0, pyseccomp.EQ, family))
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)

@@ -15,7 +15,7 @@ from infra_agent.errors import SandboxError
 
 UIDS = range(1, 65)
 _HOST_UID_BASE = 600_000
-_CAGES = 1000
+_CAGES = 500_000  # so many that two cages hardly ever share uids, and with them RLIMIT_NPROC
 _HOLDER = ("unshare", "--user", "sh", "-c", "echo; exec cat")
 
 

@@ -132,7 +132,7 @@ def test_a_tree_thousands_deep_is_removed(tmp_path: Path) -> None:
     assert list(scratch.iterdir()) == [] and (ROOT / "pyproject.toml").exists()
 
 
-NO_NESTING = "echo 2 > /proc/sys/user/max_pid_namespaces && exec unshare --user --map-user=1000 --map-group=1000 \"$@\""
+NO_NESTING = 'echo 2 > /proc/sys/user/max_pid_namespaces && exec unshare --user --map-user=1000 --map-group=1000 "$@"'
 FLAT = """
 import time
 from infra_agent.sandbox import choose
@@ -157,7 +157,7 @@ def test_where_nesting_is_refused_requests_are_killed_and_wiped() -> None:
     done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     note, _, rest = done.stdout.partition("\n")
-    assert note == "full (\"requests share the cage's namespaces and are kept apart by killing and wiping\",)"
+    assert note == 'full ("requests share the cage\'s namespaces and are kept apart by killing and wiping",)'
     first, _, second = rest.partition("left\n")
     assert first.count("Permission denied") == 2
     assert "sleep" not in second and second.split()[-1] == "0" * 16

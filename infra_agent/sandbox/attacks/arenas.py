@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from infra_agent.sandbox.backend import Backend
 from infra_agent.sandbox.base import Sandbox
 from infra_agent.sandbox.bubblewrap import executable
 from infra_agent.sandbox.cage import Cage
+from infra_agent.sandbox.direct import empty
 from infra_agent.sandbox.profile import Limits, Profile
 from infra_agent.task.tree import pack
 
@@ -26,6 +26,7 @@ _HOST = """
 import sys
 from infra_agent.sandbox import choose
 from infra_agent.sandbox.cage import Cage
+from infra_agent.sandbox.direct import empty
 from infra_agent.sandbox.profile import Profile
 cage = Cage(Profile(name="host", about=""), backend=choose.pick(sys.argv[1]))
 cage.run("sandboxes.runtime.shell", {"command": sys.argv[2]}, timeout_s=600)
@@ -104,8 +105,10 @@ class NaiveArena:
 
     def get(self, path: str, limit: int) -> bytes:
         """By name, as one would."""
-        return (self._folder / path.removeprefix("ws/")).read_bytes()[:limit]
+        with open(self._folder / path.removeprefix("ws/"), "rb") as file:
+            return file.read(limit)
 
     def close(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        empty(self._folder)
+        self._folder.rmdir()

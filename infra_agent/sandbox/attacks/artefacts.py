@@ -119,6 +119,8 @@ def _planted(
             return Trial("escaped", wrong)
         if "HELD" in said:
             return Trial("held", said[said.index("HELD") + 5 :].strip())
+        if outcome.ended == "disk_limit":
+            return Trial("held", "the host ended it for what it planted")
         if "PLANTED" not in said or outcome.ended != "ok":
             return Trial("escaped", f"the attack did not do its work: {outcome.ended}: {said[-300:]}")
         trial = Trial("held", "no path")

@@ -32,7 +32,7 @@ def daemon(act):  # twice forked, in a session of its own, without a descriptor
         return
     os.setsid()
     if os.fork() == 0:
-        os.closerange(0, 256)
+        os.closerange(0, 24)
         act()
     os._exit(0)
 """
@@ -74,28 +74,31 @@ def _daemon_alive(arena: Arena) -> str | None:
 
 def two(
     name: str, about: str, first: str, second: str = _CLEAN, *, head: str = "",
-    between: Callable[[Arena], str | None] = lambda _: None, family: Family = "leftovers",
+    between: Callable[[Arena], str | None] = lambda _: None, family: Family = "leftovers", may_end: tuple[str, ...] = (),
 ) -> Attack:  # fmt: skip
     """Two programs, one after the other, in the same arena. The first says HELD when it cannot leave anything, the second looks.
 
-    The second must start as soon as ever. ``head``: what both begin with. ``between``: the host's look after the first.
+    The second must start as soon as ever. ``head``: what both begin with. ``between``: the host's look after the first, which may cost the
+    cage when it ends as one of ``may_end``.
     """
 
     def attempt(arena: Arena) -> Trial:
         try:
-            trial = judged(arena, arena.run(f"{_HEAD}{head}\n{first}", _TIMEOUT_S))
+            outcome = arena.run(f"{_HEAD}{head}\n{first}", _TIMEOUT_S)
+            stopped = outcome.ended in may_end
+            trial = None if stopped else judged(arena, outcome)
             wrong = between(arena)
             if wrong:
                 return Trial("escaped", wrong)
             if trial:
                 return trial
             sandbox = arena.sandbox
-            if sandbox and not sandbox.alive:
+            if sandbox and not sandbox.alive and not stopped:
                 return Trial("escaped", "the first program ended well and cost the cage all the same")
             outcome = arena.run(f"{_HEAD}{head}\n{second}", _TIMEOUT_S)
         except (OSError, RuntimeError, InfraAgentError) as error:
             return Trial("escaped", f"the host failed on what was left: {type(error).__name__}: {error}")
-        if sandbox is not arena.sandbox:
+        if sandbox is not arena.sandbox and not stopped:
             return Trial("escaped", "what was left broke the cage")
         if outcome.wall_s > _SOON_S:
             return Trial("escaped", f"the next program took {outcome.wall_s:.1f} s; {_SOON_S} s are allowed")
@@ -211,7 +214,7 @@ try:
 except OSError as error:
     print("HELD", error)
     sys.exit()
-high = [os.dup2(tcp.fileno(), 300), os.dup2(unix.fileno(), 301)]
+high = [os.dup2(tcp.fileno(), 24), os.dup2(unix.fileno(), 25)]
 daemon(lambda: time.sleep(3))
 """,
         """
@@ -298,6 +301,7 @@ for _ in range(depth):
     os.chdir(".."), os.rmdir("d")
 print(f"ESCAPED {depth} folders are there" if depth else "HELD none is there")
 """,
+        may_end=("disk_limit",),
     ),
     two(
         "many-files", "as many files as one may make, at most 20,000",
@@ -312,6 +316,7 @@ left = os.path.isdir("many") and len(os.listdir("many"))
 shutil.rmtree("many", ignore_errors=True)
 print(f"ESCAPED {left} files are there" if left else "HELD none is there")
 """,
+        may_end=("disk_limit",),
     ),
     two(
         "odd-files", "a FIFO, a socket, a dead link, odd names, and folders without permission bits, with something in them",
@@ -334,7 +339,7 @@ print(f"ESCAPED found in {found}" if found else "HELD none is there")
     ),
     two(
         "closed-workspace", "the working folder itself without permission bits",
-        "os.chmod('.', 0)\nprint('closed')",
+        "print('closed' if tried(lambda: os.chmod('.', 0)) else 'HELD it cannot be closed')",
         "about = os.stat('.').st_mode & 0o777\nos.chmod('.', 0o755)\nprint('HELD' if about & 0o500 == 0o500 else 'ESCAPED', oct(about))",
     ),
     two(

@@ -251,7 +251,10 @@ def work():
             break
         for end in kept[-2:]:
             end.setblocking(False)
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
+            try:
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
+            except PermissionError:
+                pass  # it has to do with what it has
             try:
                 while held < 56 << 20:
                     held += end.send(MEGABYTE[:65536])
@@ -293,6 +296,8 @@ print("ESCAPED the next request found them" if found else "HELD nothing is there
 def _deep(arena: Arena) -> Trial:
     """The next request must find nothing of it, and not have to wait."""
     first = arena.run(_DEEP, 10.0)
+    if first.ended == "disk_limit":
+        return Trial("held", "the host ended it")
     if b"HELD" not in first.text:
         return Trial("escaped", f"the attack did not do its work: {first.ended}: {first.text[-300:].decode(errors='replace')}")
     began = time.monotonic()

@@ -15,14 +15,15 @@ _TOOLS = ("useradd", "userdel", "setpriv")
 
 
 class OrdinaryUser:
-    """Use as a context manager, as root. ``refusal`` says why it cannot be had; else ``argv`` and ``environment`` start a Python as it."""
+    """Use as a context manager, as root. ``refusal`` says why it cannot be had; else ``argv`` and ``environment`` start Python as it."""
 
     def __init__(self) -> None:
         self.refusal: str | None = None
         self.name = f"infra-agent-{os.urandom(3).hex()}"
         self._folder = Path(tempfile.mkdtemp(prefix="infra-agent-user-"))
         self._python = _python()
-        self.environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self._folder / "home"), "PYTHONPATH": str(self._folder / "lib")}
+        folders = {"HOME": str(self._folder / "home"), "PYTHONPATH": str(self._folder / "lib")}
+        self.environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **folders}
 
     def __enter__(self) -> "OrdinaryUser":
         missing = [tool for tool in _TOOLS if shutil.which(tool, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is None]

@@ -263,6 +263,6 @@ for place in range(0, size, mmap.PAGESIZE):
 pages = resident()
 print(f"ESCAPED {pages * mmap.PAGESIZE >> 20} MiB are still taken" if pages else "HELD given back")
 """,
-        head=_MAPPINGS + _PAGES, family="output",
+        head=_MAPPINGS + _PAGES, family="output", may_end=("signal",),
     ),
 )  # fmt: skip

@@ -243,8 +243,11 @@ def leave():
         if groups() != before:
             return f"ESCAPED left its control group through {path}"
     return f"HELD {why}"
-with open("/proc/self/mountinfo") as file:
-    mounts = [line.split()[4] + "/cgroup.procs" for line in file if " - cgroup" in line]
+try:
+    with open("/proc/self/mountinfo") as file:
+        mounts = [line.split()[4] + "/cgroup.procs" for line in file if " - cgroup" in line]
+except OSError:
+    mounts = []
 print(in_child(leave))
 """
 
