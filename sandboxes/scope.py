@@ -3,6 +3,7 @@
 A scope forks a request, signals everything that belongs to it, and makes sure that nothing is left of it.
 """
 
+import ctypes
 import os
 import signal
 import socket
@@ -22,6 +23,7 @@ PLACES = {"ws": "/ws", "tmp": "/tmp", "shm": "/dev/shm"}
 """Folders of a request's scratch space -> where a cage shows them."""
 _READ_ONLY, _NOSUID_NODEV, _NOSUID_NODEV_NOEXEC, _BIND, _DETACH = 1, 2 | 4, 2 | 4 | 8, 4096, 2
 _SWEEP_S = 5.0
+_STACK, _CLONE_VM = 1 << 14, 0x100
 _NETWORK = {"tcp_max_tw_buckets": "0", "tcp_wmem": "4096 16384 212992", "tcp_rmem": "4096 87380 212992"}
 
 
@@ -135,6 +137,8 @@ class Nested:
 
     def __init__(self) -> None:
         self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._stack = ctypes.create_string_buffer(_STACK)
+        self._init: int | None = None
 
     @staticmethod
     def works() -> bool:
@@ -151,18 +155,37 @@ class Nested:
                 os._exit(1)
         return os.waitpid(probe, 0)[1] == 0
 
-    def fork(self, job: Job) -> int:
-        """Start the init of a new pid namespace; returns its pid as PID 1 sees it."""
-        check(libc.unshare(confine.CLONE_NEWPID), "unshare(NEWPID)")
-        init = os.fork()
-        if init == 0:
-            finish(lambda: self._hold(job))
-        # without going back, the next fork would join the namespace whose init is gone and fail with ENOMEM
-        check(libc.setns(self._own, confine.CLONE_NEWPID), "setns")
-        return init
+    def _start_init(self) -> int:
+        """Start the init of the namespace that the next fork will be in: a process that sleeps, and shares PID 1's memory.
 
-    def _hold(self, job: Job) -> None:
-        """Init of the request's namespace: make the mounts, start the child, reap, end as the child ended."""
+        A copy of PID 1 would cost milliseconds, a program of its own could be taken over from inside. It reaps by ignoring SIGCHLD.
+        """
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        try:
+            top = ctypes.addressof(self._stack) + _STACK - 64
+            pause = ctypes.cast(libc.pause, ctypes.c_void_p)
+            pid = int(libc.clone(pause, ctypes.c_void_p(top & ~63), _CLONE_VM | signal.SIGCHLD, None))
+            check(min(pid, 0), "clone the init of a request")
+            return pid
+        finally:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+    def fork(self, job: Job) -> int:
+        """Fork the request's child into a new pid namespace; returns its pid as PID 1 sees it."""
+        check(libc.unshare(confine.CLONE_NEWPID), "unshare(NEWPID)")
+        try:
+            self._init = self._start_init()
+            child = os.fork()
+            if child == 0:
+                finish(lambda: self._enter(job))
+            return child
+        finally:
+            # without going back, the next fork would join the namespace whose init is gone and fail with ENOMEM
+            check(libc.setns(self._own, confine.CLONE_NEWPID), "setns")
+
+    @staticmethod
+    def _enter(job: Job) -> None:
+        """In the child, with PID 1's rights still: mounts and limits; what the body does first is to give the rights up."""
         job.enter()
         check(libc.unshare(confine.CLONE_NEWNS | confine.CLONE_NEWIPC), "unshare")
         mount_scratch(job.limits)
@@ -171,23 +194,22 @@ class Nested:
         confine.kill_me_first()  # by the outer /proc: its own is read-only, so that nobody takes that back
         check(libc.mount(b"proc", b"/proc", b"proc", _NOSUID_NODEV_NOEXEC | _READ_ONLY, None), "mount /proc")
         job.limits.apply()
-        child = os.fork()
-        if child == 0:
-            finish(job.body)
-        os.closerange(0, 1 << 16)
-        confine.drop_capabilities()
-        while True:
-            pid, status = os.wait()
-            if pid == child:
-                # 128 + n, as a shell says it: an init cannot die by the signal that its child died of
-                os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
+        job.body()
 
     def signal(self, number: int) -> None:
         """Send a signal to every process of the cage but PID 1."""
         _kill_all(number)
 
     def sweep(self) -> bool:
-        """Nothing to do: what was in the namespace ended with its init, before that could be waited for."""
+        """End the init, and with it everything in its namespace. It is not gone before the others are, of which PID 1 reaps the child."""
+        if self._init is not None:
+            os.kill(self._init, signal.SIGKILL)
+            self._init = None
+            try:
+                while os.wait():
+                    continue
+            except ChildProcessError:
+                return True
         return True
 
 

@@ -2,7 +2,8 @@
 
 It runs no op, parses nothing that a candidate made but fixed structs, and reads only fixed structs from the judge:
 
-    PID 1 ── fork ──▶ init of the request (reaps, holds the namespace) ── fork ──▶ child (confined, runs the program)
+    PID 1 ─┬─ init of the request's pid namespace: sleeps; when it is killed, all in the namespace is
+           └─ child: makes its mounts, gives up its rights, runs the program
 
 A request that stays (STANDING) is stopped, with everything it started, except between a call and its reply.
 The one descriptor inherited from the host is the judge's socket, its number in CAGE_JUDGE_FD. With each request come where it prints,
@@ -193,14 +194,14 @@ class Worker:
         os.close(running.pidfd)
         if running.control:
             running.control.close()
-        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+        code, by_signal = (os.WEXITSTATUS(status), 0) if os.WIFEXITED(status) else (128 + os.WTERMSIG(status), os.WTERMSIG(status))
         cpu = int((usage.ru_utime + usage.ru_stime) * 1e6)
         self._running = None
         if not self._scope.sweep():
             return False  # something could not be killed: the whole cage is thrown away
         wall = time.monotonic_ns() - running.began
         used = (usage.ru_maxrss, usage.ru_inblock, usage.ru_oublock)
-        self._judge.send(DONE.pack(b"DONE", code, code - 128 if code > 128 else 0, wall, cpu, *used))
+        self._judge.send(DONE.pack(b"DONE", code, by_signal, wall, cpu, *used))
         return True
 
 
@@ -247,7 +248,10 @@ def main() -> None:
     gc.freeze()
     threads = len(os.listdir("/proc/self/task"))
     judge.send(READY.pack(b"REDY", threads, tamed, scope.name.encode()))  # more than one thread: a fork may hang
-    Worker(setting, judge, scope, bpf).serve()
+    try:
+        Worker(setting, judge, scope, bpf).serve()
+    finally:
+        os._exit(0)  # at once: nobody waits for what an interpreter tidies up at its end
 
 
 if __name__ == "__main__":

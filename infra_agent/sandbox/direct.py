@@ -117,7 +117,11 @@ class Landlock(_Direct):
     @property
     def not_held(self) -> tuple[str, ...]:
         """What Landlock cannot do, and what this kernel's cannot."""
-        always = ("no namespaces: host name, process numbers and the host's clock are shared", "disk is watched, not held")
+        always = (
+            "no namespaces: host name, process numbers and the host's clock are shared",
+            "disk is watched, not held",
+            "times of this user's files can be set to now",
+        )
         missing = landlock.missing()
         return (*always, *missing, *(() if self.own_uid() else ("same uid as this program",)))
 

@@ -6,6 +6,7 @@ are made, so it may deny mount and unshare.
 
 import tempfile
 from functools import cache
+from typing import Any
 
 from infra_agent.errors import SandboxError
 
@@ -27,7 +28,7 @@ _SOCKET_TYPE, _UNCONNECTED = 0xF, (2, 3)  # datagram; raw, which UNIX sockets ta
 _RLIMIT_CORE = 4
 _SOL_SOCKET, _BUFFER_OPTIONS = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, and the same with FORCE
 _METADATA = """
-chmod fchmod fchmodat chown fchown lchown fchownat utime utimes utimensat futimesat setxattr lsetxattr fsetxattr removexattr lremovexattr
+chmod fchmod fchmodat chown fchown lchown fchownat utime utimes futimesat setxattr lsetxattr fsetxattr removexattr lremovexattr
 fremovexattr
 """.split()
 """Calls that Landlock does not rule on."""
@@ -48,39 +49,52 @@ def program(ptrace: bool = False, namespaces: bool = True, buffers: bool = True)
         import pyseccomp
     except (ImportError, RuntimeError, OSError) as error:
         raise SandboxError(f"libseccomp is missing ({error}); install it: apt install libseccomp2") from error
-    deny = pyseccomp.ERRNO(EPERM)
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    deny = pyseccomp.ERRNO(EPERM)
     for name in _DENIED + ([] if ptrace else _TRACING):
         _add(rules, deny, name)
-    if not namespaces:
-        _add(rules, deny, "socket")
-        for kind in _UNCONNECTED:  # an end of such a pair can still send to any address
-            rules.add_rule(deny, "socketpair", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, _SOCKET_TYPE, kind))
-        for name in _METADATA:
-            _add(rules, deny, name)
-    for flag in _NAMESPACE_FLAGS:
-        rules.add_rule(deny, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
-    rules.add_rule(pyseccomp.ERRNO(ENOSYS), "clone3")  # glibc falls back to clone, whose flags a filter can see
-    rules.add_rule(deny, "prlimit64", pyseccomp.Arg(0, pyseccomp.NE, 0))  # limits of oneself only
-    rules.add_rule(deny, "prlimit64", pyseccomp.Arg(1, pyseccomp.EQ, _RLIMIT_CORE), pyseccomp.Arg(2, pyseccomp.NE, 0))
-    rules.add_rule(deny, "setrlimit", pyseccomp.Arg(0, pyseccomp.EQ, _RLIMIT_CORE))
-    for option in () if buffers else _BUFFER_OPTIONS:
-        rules.add_rule(deny, "setsockopt", pyseccomp.Arg(1, pyseccomp.EQ, _SOL_SOCKET), pyseccomp.Arg(2, pyseccomp.EQ, option))
     for number in _LATER:
         rules.add_rule(pyseccomp.ERRNO(ENOSYS), number)
-    for request in (_TIOCSTI, _TIOCLINUX):
-        rules.add_rule(deny, "ioctl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, 0xFFFFFFFF, request))
-    for family in _DENIED_FAMILIES if namespaces else ():
-        rules.add_rule(pyseccomp.ERRNO(EAFNOSUPPORT), "socket", pyseccomp.Arg(0, pyseccomp.EQ, family))
+    _deny_by_argument(rules, pyseccomp)
+    if namespaces:
+        for family in _DENIED_FAMILIES:
+            rules.add_rule(pyseccomp.ERRNO(EAFNOSUPPORT), "socket", pyseccomp.Arg(0, pyseccomp.EQ, family))
+    else:
+        _deny_what_namespaces_would_hold(rules, pyseccomp)
+    for option in () if buffers else _BUFFER_OPTIONS:
+        rules.add_rule(deny, "setsockopt", pyseccomp.Arg(1, pyseccomp.EQ, _SOL_SOCKET), pyseccomp.Arg(2, pyseccomp.EQ, option))
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)
         return file.read()
 
 
-def _add(rules: object, action: object, name: str) -> None:
+def _deny_by_argument(rules: Any, seccomp: Any) -> None:
+    """Calls of which only some forms are harmful."""
+    deny, argument = seccomp.ERRNO(EPERM), seccomp.Arg
+    for flag in _NAMESPACE_FLAGS:
+        rules.add_rule(deny, "clone", argument(0, seccomp.MASKED_EQ, flag, flag))
+    rules.add_rule(seccomp.ERRNO(ENOSYS), "clone3")  # glibc falls back to clone, whose flags a filter can see
+    rules.add_rule(deny, "prlimit64", argument(0, seccomp.NE, 0))  # limits of oneself only
+    rules.add_rule(deny, "prlimit64", argument(1, seccomp.EQ, _RLIMIT_CORE), argument(2, seccomp.NE, 0))
+    rules.add_rule(deny, "setrlimit", argument(0, seccomp.EQ, _RLIMIT_CORE))
+    for request in (_TIOCSTI, _TIOCLINUX):
+        rules.add_rule(deny, "ioctl", argument(1, seccomp.MASKED_EQ, 0xFFFFFFFF, request))
+
+
+def _deny_what_namespaces_would_hold(rules: Any, seccomp: Any) -> None:
+    """The host's network, and the modes, owners and times of its files."""
+    deny = seccomp.ERRNO(EPERM)
+    for name in ["socket", *_METADATA]:
+        _add(rules, deny, name)
+    rules.add_rule(deny, "utimensat", seccomp.Arg(2, seccomp.NE, 0))  # with no times given it is what touch does
+    for kind in _UNCONNECTED:  # an end of such a pair can still send to any address
+        rules.add_rule(deny, "socketpair", seccomp.Arg(1, seccomp.MASKED_EQ, _SOCKET_TYPE, kind))
+
+
+def _add(rules: Any, action: Any, name: str) -> None:
     """Add a rule; a call that this libseccomp does not know by name cannot be filtered, which must be loud."""
     try:
-        rules.add_rule(action, name)  # type: ignore[attr-defined]
+        rules.add_rule(action, name)
     except (ValueError, RuntimeError, OSError) as error:
         raise SandboxError(f"seccomp filter: cannot deny '{name}' ({error}); a newer libseccomp2 is needed") from error

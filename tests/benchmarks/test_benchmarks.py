@@ -9,9 +9,6 @@ import pytest
 
 from infra_agent.judge import seeds
 from infra_agent.judge.collector import Collector
-from infra_agent.sandbox.cage import Cage
-from infra_agent.sandbox.pool import CagePool
-from infra_agent.sandbox.profile import load as load_profile
 from infra_agent.task.load import load
 from infra_agent.task.tree import read_folder
 from tests.conftest import KDA, ROOT
@@ -51,22 +48,3 @@ def test_accuracy_warm(benchmark: Any, collector: Collector) -> None:
     kernels = sorted(seconds)[len(seconds) // 2]
     benchmark.extra_info["kernels_s"] = round(kernels, 4)
     benchmark.extra_info["harness_s"] = round(benchmark.stats.stats.median - kernels, 4)
-
-
-def test_cage_start(benchmark: Any) -> None:
-    def once() -> None:
-        Cage(load_profile("reference")).close()
-
-    benchmark.pedantic(once, rounds=5)
-
-
-def test_request_in_a_warm_cage(benchmark: Any) -> None:
-    pool = CagePool("triton-interpret")
-    pool.warm()
-
-    def once() -> None:
-        with pool.cage() as cage:
-            assert cage.run("sandboxes.runtime.shell", {"command": "true"}).ok
-
-    benchmark.pedantic(once, rounds=20, warmup_rounds=2)
-    pool.close()

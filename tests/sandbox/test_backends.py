@@ -54,7 +54,7 @@ def test_a_timeout_ends_everything_in_time_and_keeps_what_was_said(cage: Cage) -
 def test_files_come_out_and_do_not_stay(cage: Cage) -> None:
     sh(cage, "mkdir d; printf '\\0binary' > d/file; ln -s file d/link; touch $TMPDIR/mine")
     assert cage.get("ws/d/file", 100) == b"\0binary"
-    with pytest.raises(ArtefactError, match="regular file|symbolic"):
+    with pytest.raises(ArtefactError, match="not a regular file"):
         cage.get("ws/d/link", 100)
     with pytest.raises(ArtefactError, match="7 bytes; 3 are allowed"):
         cage.get("ws/d/file", 3)
@@ -143,7 +143,8 @@ time.sleep(0.3)
 cage = Cage(Profile(name="flat", about=""))
 print(cage.isolation, cage.notes)
 for command in (
-    "touch /tmp/a /ws/b /dev/shm/c; (setsid sleep 61 >/dev/null 2>&1 &); kill -INT 1; kill -9 1; cat /proc/1/mem /proc/1/environ; echo left",
+    "touch /tmp/a /ws/b /dev/shm/c; (setsid sleep 61 >/dev/null 2>&1 &); kill -INT 1; kill -9 1; cat /proc/1/mem /proc/1/environ;"
+    "echo left",
     "ls /tmp /ws /dev/shm; ps -e -o comm=; grep CapEff /proc/self/status",
 ):
     print(cage.run("sandboxes.runtime.shell", {"command": command}).text.decode())

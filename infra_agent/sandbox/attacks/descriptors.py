@@ -8,7 +8,7 @@ scene = json.load(open("scene.json"))
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 ARM = os.uname().machine == "aarch64"
-CAGED = os.getppid() == 1  # a child of the first process of a pid namespace; elsewhere parent and pid 1 are the host's
+CAGED = os.getppid() in (0, 1)  # in a pid namespace, a child of its first process or of one outside; else both are the host's
 VICTIM = scene["victim_pid"]
 OURS = [1] if CAGED else []  # what may be changed: nothing of the host's but the victim
 OURS += [VICTIM] if VICTIM not in (1, os.getpid()) else []
