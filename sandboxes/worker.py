@@ -248,10 +248,8 @@ def main() -> None:
     gc.freeze()
     threads = len(os.listdir("/proc/self/task"))
     judge.send(READY.pack(b"REDY", threads, tamed, scope.name.encode()))  # more than one thread: a fork may hang
-    try:
-        Worker(setting, judge, scope, bpf).serve()
-    finally:
-        os._exit(0)  # at once: nobody waits for what an interpreter tidies up at its end
+    Worker(setting, judge, scope, bpf).serve()
+    os._exit(0)  # at once: nobody waits for what an interpreter tidies up at its end
 
 
 if __name__ == "__main__":
