@@ -4,7 +4,7 @@ import ctypes
 import os
 import resource
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWIPC = 0x08000000
@@ -26,8 +26,7 @@ CHANGE_UID = (_CAP_SETUID, _CAP_SETGID)
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """What one request may use; 0 means that the host limits it from outside, or not at all."""
 
     address_space: int

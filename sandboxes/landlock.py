@@ -6,8 +6,8 @@ sockets (kernel documentation, userspace-api/landlock).
 
 import ctypes
 import os
+import stat
 import struct
-from pathlib import Path
 
 from sandboxes.confine import check, libc
 
@@ -36,7 +36,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     except FileNotFoundError:
         return
     try:
-        if not Path(f"/proc/self/fd/{descriptor}").is_dir():
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             rights &= _ON_A_FILE
         rule = struct.pack("<Qi", rights, descriptor)
         check(libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.c_char_p(rule), 0), f"landlock rule for {path}")

@@ -10,10 +10,8 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import cycle
-from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sandboxes import confine
 from sandboxes.confine import Limits, check, libc
@@ -27,8 +25,7 @@ _STACK, _CLONE_VM = 1 << 14, 0x100
 _NETWORK = {"tcp_max_tw_buckets": "0", "tcp_wmem": "4096 16384 212992", "tcp_rmem": "4096 87380 212992"}
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """One request to fork: what its child runs, its limits, and the host's two descriptors: for its text, for its scratch folder."""
 
     body: Callable[[], None]
@@ -79,10 +76,10 @@ def mount_scratch(limits: Limits) -> None:
     options = f"size={limits.disk},nr_inodes={limits.inodes},mode=0755".encode()
     check(libc.mount(b"tmpfs", SCRATCH.encode(), b"tmpfs", _NOSUID_NODEV, options), "mount the scratch space")
     for name, place in PLACES.items():
-        folder = Path(SCRATCH, name)
-        folder.mkdir()
-        folder.chmod(0o1777)  # mkdir's mode is cut by the umask
-        check(libc.mount(bytes(folder), place.encode(), None, _BIND, None), f"mount {place}")
+        folder = f"{SCRATCH}/{name}"
+        os.mkdir(folder)
+        os.chmod(folder, 0o1777)  # mkdir's mode is cut by the umask
+        check(libc.mount(folder.encode(), place.encode(), None, _BIND, None), f"mount {place}")
 
 
 def tame_network() -> bool:
@@ -97,7 +94,8 @@ def tame_network() -> bool:
         return False
     try:
         for name, value in _NETWORK.items():
-            Path(SCRATCH, "sys/net/ipv4", name).write_text(value)
+            with open(f"{SCRATCH}/sys/net/ipv4/{name}", "w") as file:
+                file.write(value)
     except OSError:
         return False
     finally:

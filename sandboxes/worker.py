@@ -18,7 +18,7 @@ import select
 import signal
 import socket
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sandboxes import confine, landlock
 from sandboxes.confine import Limits
@@ -31,8 +31,7 @@ OWN_PROC = ("maps", "smaps", "smaps_rollup", "status", "stat", "statm", "cmdline
 CONTROL_FD = 3  # of the child: its end of the pair that carries calls
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """What the host says in the environment, which no request inherits."""
 
     judge_fd: int
@@ -57,15 +56,15 @@ class Setting:
         return cls(int(said["JUDGE_FD"]), said["CONFINE"], preload, uids, said.get("SCRATCH", ""), readable, "PTRACE" in said)
 
 
-@dataclass
 class Running:
     """The request under way. ``control`` is None unless it stays; ``awaited`` is the sequence number of a call without a reply."""
 
-    pid: int
-    pidfd: int
-    began: int
-    control: socket.socket | None = None
-    awaited: int | None = None
+    def __init__(self, pid: int, began: int, control: socket.socket | None) -> None:
+        self.pid = pid
+        self.pidfd = os.pidfd_open(pid)
+        self.began = began
+        self.control = control
+        self.awaited: int | None = None if control is None else 0
 
 
 def confined(setting: Setting, bpf: bytes) -> None:
@@ -156,7 +155,7 @@ class Worker:
             os.close(descriptor)
         if theirs:
             theirs.close()
-        self._running = Running(pid, os.pidfd_open(pid), began, ours, 0 if ours else None)
+        self._running = Running(pid, began, ours)
 
     def _call(self, running: Running, message: bytes) -> None:
         """Let the request run until it replies. What it sent before it was asked is no reply."""

@@ -114,6 +114,7 @@ install_packages() {
         say "this torch names triton $wanted; $(pin triton) takes its place, as tested here (torch.compile may not work)"
         install --no-deps "$(pin triton)"
     fi
+    "$venv_python" -m compileall -q sandboxes feedback  # a cage may not write its own; without them each start compiles anew
 }
 
 trap '[[ -z $scratch ]] || rm -f "$scratch"' EXIT

@@ -16,7 +16,6 @@ import tarfile
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from sandboxes.wire import CALL, ERROR, OK, REPLY
@@ -24,18 +23,22 @@ from sandboxes.wire import CALL, ERROR, OK, REPLY
 WORKSPACE = os.environ.get("CAGE_WORKSPACE", "/ws")
 
 
-@dataclass
 class Request:
-    """What the host asked for. ``slots`` maps a stage to dtype, shape, offset in bytes."""
+    """What the host asked for. ``slots`` maps a stage to dtype, shape, offset in bytes; ``sections`` are the inputs by name."""
 
-    program: str
-    args: dict[str, Any]
-    slots: dict[str, dict[str, Any]]
-    report_at: tuple[int, int]
-    sections: dict[str, memoryview] = field(repr=False)
-    source: mmap.mmap = field(repr=False)
-    sink: mmap.mmap = field(repr=False)
-    control: socket.socket | None = field(default=None, repr=False)
+    def __init__(self, source: mmap.mmap, sink: mmap.mmap, control: socket.socket | None) -> None:
+        """Read it from the input mapping ``source``; outputs and report go to ``sink``."""
+        view = memoryview(source)
+        (size,) = struct.unpack_from("<Q", view)
+        head = json.loads(bytes(view[8 : 8 + size]))
+        self.program: str = head["program"]
+        self.args: dict[str, Any] = head["args"]
+        self.slots: dict[str, dict[str, Any]] = head["slots"]
+        self.report_at: tuple[int, int] = tuple(head["report"])
+        self.sections = {name: view[start : start + count] for name, (start, count) in head["sections"].items()}
+        self.source = source
+        self.sink = sink
+        self.control = control
 
     def write_report(self, data: bytes) -> None:
         """Leave ``data`` as the request's report; raises ValueError when it is larger than the host allows."""
@@ -75,18 +78,10 @@ def current() -> Request:
     return _current
 
 
-def _parse(source: mmap.mmap, sink: mmap.mmap, control: socket.socket | None) -> Request:
-    view = memoryview(source)
-    (size,) = struct.unpack_from("<Q", view)
-    head = json.loads(bytes(view[8 : 8 + size]))
-    sections = {name: view[start : start + count] for name, (start, count) in head["sections"].items()}
-    return Request(head["program"], head["args"], head["slots"], tuple(head["report"]), sections, source, sink, control)
-
-
 def run(source: mmap.mmap, sink: mmap.mmap, control: socket.socket | None) -> None:
     """Unpack the workspace and run the program, ``python -m`` style."""
     global _current
-    _current = request = _parse(source, sink, control)
+    _current = request = Request(source, sink, control)
     os.chdir(WORKSPACE)
     if "tree" in request.sections:
         with tarfile.open(fileobj=io.BytesIO(request.sections["tree"])) as tree:
