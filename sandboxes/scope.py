@@ -15,14 +15,12 @@ from typing import NamedTuple, Protocol
 
 from sandboxes import confine
 from sandboxes.confine import Limits, check, libc
+from sandboxes.processes import all_but_me_stopped, descendants, stopped
+from sandboxes.surroundings import PLACES, SCRATCH, mount_proc, mount_scratch, raise_loopback, unmount
 
-SCRATCH = "/scratch"
-PLACES = {"ws": "/ws", "tmp": "/tmp", "shm": "/dev/shm"}
-"""Folders of a request's scratch space -> where a cage shows them."""
-_READ_ONLY, _NOSUID_NODEV, _NOSUID_NODEV_NOEXEC, _BIND, _DETACH = 1, 2 | 4, 2 | 4 | 8, 4096, 2
 _SWEEP_S = 5.0
 _STACK, _CLONE_VM = 1 << 14, 0x100
-_NETWORK = {"tcp_max_tw_buckets": "0", "tcp_wmem": "4096 16384 212992", "tcp_rmem": "4096 87380 212992"}
+_NEW = confine.CLONE_NEWPID | confine.CLONE_NEWNET
 
 
 class Job(NamedTuple):
@@ -38,22 +36,27 @@ class Job(NamedTuple):
         os.dup2(self.text, 1)
         os.dup2(self.text, 2)
 
-    def hand_over(self, place: str) -> None:
-        """Give the host a descriptor of the scratch folder, before any of the candidate's code could have changed it."""
-        descriptor = os.open(place, os.O_PATH | os.O_DIRECTORY)
-        with socket.socket(fileno=self.folder) as channel:
-            socket.send_fds(channel, [b"F"], [descriptor])
-        os.close(descriptor)
+    def begin(self, scratch: int) -> None:
+        """Take on the limits, hand the host the scratch folder, run the body.
 
-    def in_own_session(self, uid: int | None) -> None:
-        """Run the body where no namespace is made for it: in a session of its own, as ``uid`` if there is one to spare."""
-        os.setsid()
-        confine.kill_me_first()
+        The host knows by the descriptor that everything before was well: from here on it is the candidate's doing. It was opened before
+        any of the candidate's code could have changed what it leads to.
+        """
         self.limits.apply()
+        with socket.socket(fileno=self.folder) as channel:
+            socket.send_fds(channel, [b"F"], [scratch])
+        self.body()
+
+    def in_own_session(self, place: str, uid: int | None) -> None:
+        """Run where no namespace is made for it: in a session of its own, as ``uid`` if there is one to spare."""
+        self.enter()
+        os.setsid()
+        scratch = os.open(place, os.O_PATH | os.O_DIRECTORY)
+        confine.kill_me_first()
         if uid is not None:
             confine.drop_bounding_set()
             confine.become(uid, kept=())
-        self.body()
+        self.begin(scratch)
 
 
 class Scope(Protocol):
@@ -67,45 +70,14 @@ class Scope(Protocol):
     def signal(self, number: int) -> None:
         """Send a signal to all of the request under way."""
 
+    def still(self) -> bool:
+        """Is every thread of the request stopped, or dead?"""
+
+    def socket(self) -> socket.socket:
+        """A TCP socket in the request's network."""
+
     def sweep(self) -> bool:
         """After the end: leave nothing of the request; False when that could not be done."""
-
-
-def mount_scratch(limits: Limits) -> None:
-    """One empty tmpfs, bounded in bytes and inodes, behind every writable place; it stays mounted at SCRATCH."""
-    options = f"size={limits.disk},nr_inodes={limits.inodes},mode=0755".encode()
-    check(libc.mount(b"tmpfs", SCRATCH.encode(), b"tmpfs", _NOSUID_NODEV, options), "mount the scratch space")
-    for name, place in PLACES.items():
-        folder = f"{SCRATCH}/{name}"
-        os.mkdir(folder)
-        os.chmod(folder, 0o1777)  # mkdir's mode is cut by the umask
-        check(libc.mount(folder.encode(), place.encode(), None, _BIND, None), f"mount {place}")
-
-
-def tame_network() -> bool:
-    """Set up the cage's loopback; False where the kernel does not let us.
-
-    No port stays taken after the request that used it, since all requests of a cage share the loopback, and no connection holds much.
-    Done in a /proc of its own, for a moment: bubblewrap shows an ordinary user's settings read-only.
-    """
-    try:
-        check(libc.mount(b"proc", SCRATCH.encode(), b"proc", _NOSUID_NODEV_NOEXEC, None), "mount /proc")
-    except OSError:
-        return False
-    try:
-        for name, value in _NETWORK.items():
-            with open(f"{SCRATCH}/sys/net/ipv4/{name}", "w") as file:
-                file.write(value)
-    except OSError:
-        return False
-    finally:
-        unmount(SCRATCH)
-    return True
-
-
-def unmount(place: str) -> None:
-    """Take a mount away; what still has it open keeps it alive."""
-    check(libc.umount2(place.encode(), _DETACH), f"unmount {place}")
 
 
 def finish(body: Callable[[], None]) -> None:
@@ -134,7 +106,9 @@ class Nested:
     name = "nested"
 
     def __init__(self) -> None:
-        self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._own_net = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self._net: int | None = None
         self._stack = ctypes.create_string_buffer(_STACK)
         self._init: int | None = None
 
@@ -144,10 +118,12 @@ class Nested:
         probe = os.fork()
         if probe == 0:
             try:
-                check(libc.unshare(confine.CLONE_NEWPID | confine.CLONE_NEWNS | confine.CLONE_NEWIPC), "unshare")
+                check(libc.unshare(_NEW | confine.CLONE_NEWNS | confine.CLONE_NEWIPC), "unshare")
+                raise_loopback()
                 init = os.fork()
                 if init == 0:
-                    os._exit(libc.mount(b"proc", b"/proc", b"proc", _NOSUID_NODEV_NOEXEC, None) != 0)
+                    mount_proc()
+                    os._exit(0)
                 os._exit(os.waitstatus_to_exitcode(os.waitpid(init, 0)[1]))
             except OSError:
                 os._exit(1)
@@ -169,9 +145,11 @@ class Nested:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def fork(self, job: Job) -> int:
-        """Fork the request's child into a new pid namespace; returns its pid as PID 1 sees it."""
-        check(libc.unshare(confine.CLONE_NEWPID), "unshare(NEWPID)")
+        """Fork the request's child into a new pid and network namespace; returns its pid as PID 1 sees it."""
+        check(libc.unshare(_NEW), "unshare")
         try:
+            raise_loopback()
+            self._net = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             self._init = self._start_init()
             child = os.fork()
             if child == 0:
@@ -179,20 +157,34 @@ class Nested:
             return child
         finally:
             # without going back, the next fork would join the namespace whose init is gone and fail with ENOMEM
-            check(libc.setns(self._own, confine.CLONE_NEWPID), "setns")
+            check(libc.setns(self._own_pids, confine.CLONE_NEWPID), "setns")
+            check(libc.setns(self._own_net, confine.CLONE_NEWNET), "setns")
 
     @staticmethod
     def _enter(job: Job) -> None:
-        """In the child, with PID 1's rights still: mounts and limits; what the body does first is to give the rights up."""
+        """In the child, with PID 1's rights still: mounts; what the body does first is to give the rights up."""
         job.enter()
         check(libc.unshare(confine.CLONE_NEWNS | confine.CLONE_NEWIPC), "unshare")
         mount_scratch(job.limits)
-        job.hand_over(SCRATCH)
+        scratch = os.open(SCRATCH, os.O_PATH | os.O_DIRECTORY)
         unmount(SCRATCH)
         confine.kill_me_first()  # by the outer /proc: its own is read-only, so that nobody takes that back
-        check(libc.mount(b"proc", b"/proc", b"proc", _NOSUID_NODEV_NOEXEC | _READ_ONLY, None), "mount /proc")
-        job.limits.apply()
-        job.body()
+        mount_proc()
+        job.begin(scratch)
+
+    def socket(self) -> socket.socket:
+        """A TCP socket of the request's own network: a socket stays where it was made, whoever holds it."""
+        if self._net is None:
+            raise OSError("no request has a network")
+        check(libc.setns(self._net, confine.CLONE_NEWNET), "setns")
+        try:
+            return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        finally:
+            check(libc.setns(self._own_net, confine.CLONE_NEWNET), "setns")
+
+    def still(self) -> bool:
+        """All that PID 1 can see but itself."""
+        return all_but_me_stopped()
 
     def signal(self, number: int) -> None:
         """Send a signal to every process of the cage but PID 1."""
@@ -200,6 +192,9 @@ class Nested:
 
     def sweep(self) -> bool:
         """End the init, and with it everything in its namespace. It is not gone before the others are, of which PID 1 reaps the child."""
+        if self._net is not None:
+            os.close(self._net)
+            self._net = None
         if self._init is not None:
             os.kill(self._init, signal.SIGKILL)
             self._init = None
@@ -228,10 +223,16 @@ class Flat:
             self._mounted = True
         child = os.fork()
         if child == 0:
-            job.enter()
-            job.hand_over(SCRATCH)
-            finish(lambda: job.in_own_session(uid))
+            finish(lambda: job.in_own_session(SCRATCH, uid))
         return child
+
+    def socket(self) -> socket.socket:
+        """A TCP socket of the cage's network, which all its requests share."""
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+
+    def still(self) -> bool:
+        """All that PID 1 can see but itself."""
+        return all_but_me_stopped()
 
     def signal(self, number: int) -> None:
         """Send a signal to every process of the cage but PID 1."""
@@ -264,10 +265,16 @@ class Tree:
         """Start a request as a session of its own."""
         child = os.fork()
         if child == 0:
-            job.enter()
-            job.hand_over(self._place)
-            finish(lambda: job.in_own_session(self._uid))
+            finish(lambda: job.in_own_session(self._place, self._uid))
         return child
+
+    def socket(self) -> socket.socket:
+        """None: the network is the host's."""
+        raise OSError("no network of its own")
+
+    def still(self) -> bool:
+        """Every descendant."""
+        return stopped(descendants(os.getpid()))
 
     def signal(self, number: int) -> None:
         """Send a signal to every descendant: again until a look finds nobody new."""
@@ -276,8 +283,8 @@ class Tree:
             for pid in found:
                 try:
                     os.kill(pid, number)
-                except ProcessLookupError:
-                    continue
+                except (ProcessLookupError, PermissionError):
+                    continue  # it ended, or gained another uid, which only an open sandbox lets it
             seen |= found
 
     def sweep(self) -> bool:
@@ -307,22 +314,3 @@ def _reap() -> bool:
         return False
     time.sleep(0.002)
     return True
-
-
-def descendants(root: int) -> set[int]:
-    """Processes below ``root``, from /proc: an orphan is adopted by ``root``, so none is missed."""
-    children: dict[int, list[int]] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat") as file:
-                state, parent = file.read().rsplit(")", 1)[1].split()[:2]
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it ended between the two looks
-        if state != "Z":
-            children.setdefault(int(parent), []).append(int(name))
-    found, todo = set(), [root]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found.update(below)
-        todo += below
-    return found

@@ -23,11 +23,13 @@ from typing import NamedTuple
 from sandboxes import confine, landlock
 from sandboxes.confine import Limits
 from sandboxes.runtime import request
-from sandboxes.scope import PLACES, Flat, Job, Nested, Scope, Tree, tame_network
-from sandboxes.wire import CALL, DONE, EARLY, ERROR, LOST, OK, READY, REPLY, STANDING, START
+from sandboxes.scope import Flat, Job, Nested, Scope, Tree
+from sandboxes.surroundings import PLACES
+from sandboxes.wire import CALL, DONE, EARLY, ERROR, HELD, LOST, OK, READY, REPLY, STANDING, START
 
 OWN_PROC = ("maps", "smaps", "smaps_rollup", "status", "stat", "statm", "cmdline", "comm", "fd", "cgroup", "limits")
 """What of its own /proc folder a process keeps under Landlock: the rest shows the host's network and mounts."""
+HOLD_S = 1.0
 CONTROL_FD = 3  # of the child: its end of the pair that carries calls
 
 
@@ -137,11 +139,12 @@ class Worker:
             self._call(self._running, message)
         elif tag == b"QUIT" and self._running:
             os.kill(self._running.pid, signal.SIGKILL)
-        elif tag == b"SOCK":
-            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as made:  # of this network namespace, whoever holds it
+        elif tag == b"SOCK" and self._running:
+            with self._scope.socket() as made:
                 socket.send_fds(self._judge, [b"SOCK"], [made.fileno()])
         else:
-            return tag == b"QUIT"  # too late: the request has ended by itself
+            # too late: the request has ended by itself, and the judge is about to read so
+            return tag in (b"CALL", b"QUIT", b"SOCK")
         return True
 
     def _start(self, message: bytes, text: int, folder: int, source: int, sink: int) -> None:
@@ -161,20 +164,27 @@ class Worker:
         """Let the request run until it replies. What it sent before it was asked is no reply."""
         _, sequence, _, _ = CALL.unpack(message)
         if running.control is None or _pending(running.control):
-            self._judge.send(REPLY.pack(b"RPLY", sequence, EARLY, 0))
+            running.awaited = sequence
+            self._reply(running, EARLY, 0)
             return
         running.awaited = sequence
         self._scope.signal(signal.SIGCONT)
         try:
             running.control.send(message, socket.MSG_DONTWAIT)  # a child that never reads must not block PID 1
-        except OSError:
+        except BlockingIOError:
             self._reply(running, LOST, 0)
+        except OSError:
+            self._hung_up(running, running.control)
+
+    def _hung_up(self, running: Running, control: socket.socket) -> None:
+        """The child closed its end: if it is ending, how it ended says more; if it lives on, the judge's time runs out."""
+        control.close()
+        running.control = None
 
     def _from_child(self, running: Running, control: socket.socket) -> None:
         message = _receive(control)
-        if not message:  # the child closed its end; if it is ending, how it ended says more
-            control.close()
-            running.control = None
+        if not message:
+            self._hung_up(running, control)
             return
         if len(message) == REPLY.size:
             tag, sequence, status, ns = REPLY.unpack(message)
@@ -187,6 +197,17 @@ class Worker:
         sequence, running.awaited = running.awaited or 0, None
         self._scope.signal(signal.SIGSTOP)
         self._judge.send(REPLY.pack(b"RPLY", sequence, status, ns))
+        self._judge.send(HELD.pack(b"HELD", self._hold()))
+
+    def _hold(self) -> bool:
+        """See that everything is stopped, after the judge's clock: a signal is only a wish, and others can be sent to take it back."""
+        deadline = time.monotonic() + HOLD_S
+        while not self._scope.still():
+            if time.monotonic() > deadline:
+                return False
+            self._scope.signal(signal.SIGSTOP)
+            time.sleep(0.0001)
+        return True
 
     def _finished(self, running: Running) -> bool:
         _, status, usage = os.wait4(running.pid, 0)
@@ -233,20 +254,26 @@ def choose_scope(setting: Setting) -> Scope:
     return Nested() if nested else Flat(range(uids[0] + 1, uids[1]) if uids else range(0))
 
 
+def ignore_requests() -> None:
+    """Default actions for all signals, whoever set a handler: the kernel drops what a request sends to an init without one."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a judge that is gone is noticed, not died of
+
+
 def main() -> None:
     """Serve requests until the judge hangs up."""
     setting = Setting.take()
-    tamed = not setting.scratch and tame_network()
     scope = choose_scope(setting)
     confine.hide()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # PID 1 with a default action: a signal from inside is dropped
     judge = socket.socket(fileno=setting.judge_fd)
     bpf = judge.recv(1 << 16)
     for name in setting.preload:
         importlib.import_module(name)
     gc.freeze()
+    ignore_requests()
     threads = len(os.listdir("/proc/self/task"))
-    judge.send(READY.pack(b"REDY", threads, tamed, scope.name.encode()))  # more than one thread: a fork may hang
+    judge.send(READY.pack(b"REDY", threads, scope.name.encode()))  # more than one thread: a fork may hang
     Worker(setting, judge, scope, bpf).serve()
     os._exit(0)  # at once: nobody waits for what an interpreter tidies up at its end
 

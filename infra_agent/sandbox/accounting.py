@@ -46,6 +46,9 @@ class Accounting(Protocol):
     def cpu_s(self) -> float | None:
         """CPU seconds of the whole cage since ``begin``, the killed included; None when unknown."""
 
+    def clock_ns(self) -> int:
+        """CPU time of the whole cage so far, nanoseconds: between two readings of a stopped cage it must not move."""
+
     def close(self) -> None:
         """Kill what is left and give the group back."""
 
@@ -90,6 +93,10 @@ class ByCgroup:
         """From the group's clock."""
         return (self._group.cpu_ns() - self._cpu_ns) / 1e9
 
+    def clock_ns(self) -> int:
+        """The group's clock."""
+        return self._group.cpu_ns()
+
     def close(self) -> None:
         """Kill and remove."""
         self._group.close()
@@ -119,9 +126,8 @@ class Watchdog:
         self._peak = 0
 
     def _total(self, used: Used) -> int:
-        pairs = [processes.memory(pid) for pid in processes.descendants(self._root) | {self._root}]
-        # a file in the scratch space may also be mapped: it counts once
-        return sum(private for private, _ in pairs) + max(sum(shared for _, shared in pairs), used())
+        # a file in the scratch space that is also mapped counts twice: better than one of two counted
+        return sum(sum(processes.memory(pid)) for pid in processes.descendants(self._root) | {self._root}) + used()
 
     def exceeded(self, used: Used) -> bool:
         """Look once."""
@@ -139,6 +145,10 @@ class Watchdog:
     def cpu_s(self) -> float | None:
         """Unknown: what was killed is in nobody's figures."""
         return None
+
+    def clock_ns(self) -> int:
+        """Of every live thread."""
+        return processes.cpu_ns(processes.descendants(self._root) | {self._root})
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -63,12 +63,20 @@ def _signal_name(number: int) -> str:
 class Reply:
     """What came back from one call to a standing request. ``wall_ns`` is the judge's clock, ``child_ns`` the child's: advice.
 
-    ``early``: something was sent before it was asked for. ``lost``: what came was not a reply. ``ended``: the request is over.
+    ``early``: something was sent before it was asked for. ``lost``: what came was not a reply. ``moving``: a reply came, but the request
+    could not be stopped after it. ``ended``: the request is over.
     """
 
-    status: Literal["ok", "error", "early", "lost", "ended", "timeout"]
+    status: Literal["ok", "error", "early", "lost", "moving", "ended", "timeout"]
     wall_ns: int
     child_ns: int = 0
+    idle_cpu_ns: int = 0
+    """CPU time of the whole sandbox between the last reply and this call, while all of it was to be stopped: more than PID 1's own
+    fraction of a millisecond is contention."""
+
+
+class ServiceEndedError(ConnectionError):
+    """The service that a connection was asked for has ended."""
 
 
 class Sandbox(Protocol):
@@ -123,7 +131,7 @@ class Sandbox(Protocol):
         """A file that the last request left, as ``ws/...``, ``tmp/...`` or ``shm/...``; until the next request starts."""
 
     def connect(self, port: int, timeout_s: float) -> socket.socket:
-        """A TCP connection to a port on the sandbox's own loopback."""
+        """A TCP connection to a port on the loopback of the request under way. Raises ServiceEndedError, or OSError as connecting does."""
 
     def place(self, target: str) -> str:
         """Where the sandbox shows what was mounted as ``target``."""

@@ -7,7 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra_agent import share
@@ -81,13 +82,20 @@ def _python_mounts() -> list[str]:
     return argv
 
 
-def _covers(hidden: tuple[Path, ...]) -> list[str]:
+def _covers(hidden: tuple[Path, ...], mounts: dict[str, Path]) -> list[str]:
     """An empty tmpfs over every hidden folder that lies under something the cage shows: a judge is not for candidates' eyes.
 
-    It matters where a checkout lies under /usr, or a virtual environment was made in the checkout itself.
+    It matters where a checkout lies under /usr, a virtual environment was made in the checkout itself, or a mount is too wide.
+    What was asked for by name, as the judge's own folder in a reference cage, is shown.
     """
-    shown = {Path("/usr"): "/usr", **_python_folders()}
-    places = [f"{place}/{path.relative_to(folder)}" for path in hidden for folder, place in shown.items() if path.is_relative_to(folder)]
+    own = {f"{APP}/{name}": share.root() / name for name in ("sandboxes", "feedback")}
+    shown = {"/usr": Path("/usr"), **{place: folder for folder, place in _python_folders().items()}, **own, **mounts}
+    places = []
+    for place, folder in shown.items():
+        for path in hidden:
+            inside = path.resolve()
+            if inside.is_relative_to(folder.resolve()) and (inside != folder.resolve() or place not in mounts):
+                places.append(str(Path(place, inside.relative_to(folder.resolve()))))
     return [argument for place in dict.fromkeys(places) for argument in ("--tmpfs", place)]
 
 
@@ -138,8 +146,9 @@ def command(launch: Launch, user_namespace: int | None, info_fd: int) -> list[st
         variables["CAGE_UIDS"] = f"{userns.UIDS.start}-{userns.UIDS.stop}"
     for capability in capabilities:
         argv += ["--cap-add", capability]
-    argv += [*_system_mounts(), *_python_mounts(), *_covers(launch.hidden)]
-    argv += [*_own_mounts(launch.profile.mounts | launch.mounts), *_scratch_mounts(launch.profile.devices)]
+    mounts = launch.profile.mounts | launch.mounts
+    argv += [*_system_mounts(), *_python_mounts(), *_own_mounts(mounts), *_covers(launch.hidden, mounts)]
+    argv += _scratch_mounts(launch.profile.devices)
     for key, value in variables.items():
         argv += ["--setenv", key, value]
     return [*argv, "--chdir", "/", "--", *worker_argv(_python())]
@@ -150,20 +159,25 @@ class _Behind(Plain):
     """PID 1 behind bubblewrap. When it is gone, so is everything in its pid namespace."""
 
     pidfd: int = -1
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def kill(self) -> None:
-        """Kill PID 1 by its descriptor, and bubblewrap."""
-        try:
-            if self.pidfd >= 0:
-                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return  # it ended by itself; nothing is left to kill
+        """Kill PID 1 by its descriptor, and bubblewrap unless that has been waited for: its number may be somebody else's by now."""
+        with self._lock:
+            try:
+                if self.pidfd >= 0:
+                    signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+                if self.process.poll() is None:
+                    os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return  # it ended by itself; nothing is left to kill
 
     def wait(self, timeout_s: float) -> None:
         """Return when PID 1 is gone, which it is only after all the others are."""
         if self.pidfd >= 0:
-            select.select([self.pidfd], [], [], timeout_s)
+            poller = select.poll()
+            poller.register(self.pidfd, select.POLLIN)
+            poller.poll(1000 * timeout_s)
         super().wait(timeout_s)
 
     def refresh(self) -> None:
@@ -171,9 +185,10 @@ class _Behind(Plain):
 
     def release(self) -> None:
         """Close the descriptor."""
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
-            self.pidfd = -1
+        with self._lock:
+            if self.pidfd >= 0:
+                os.close(self.pidfd)
+                self.pidfd = -1
 
 
 class Bubblewrap:

@@ -3,7 +3,10 @@
 import os
 import socket
 import subprocess
+import threading
 import time
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,10 +14,11 @@ from infra_agent.errors import SandboxError
 from infra_agent.sandbox import accounting, choose, wire
 from infra_agent.sandbox.artefacts import Artefacts
 from infra_agent.sandbox.backend import Backend, Launch, Started
-from infra_agent.sandbox.base import REPORT_MB, Reply, Result, Sandbox, Shapes
+from infra_agent.sandbox.base import REPORT_MB, Reply, Result, Sandbox, ServiceEndedError, Shapes
 from infra_agent.sandbox.exchange import Exchange, drain
 from infra_agent.sandbox.mapping import Layout, Mappings, plan
 from infra_agent.sandbox.profile import Profile
+from infra_agent.sandbox.text import last_line
 
 _READY_S = 60.0
 _GONE_S = 10.0
@@ -35,23 +39,38 @@ class Cage(Sandbox):
         self.profile, self.isolation, self.alive = profile, self._backend.isolation, False
         self.notes = self._backend.not_held
         self._mounts = profile.mounts | (mounts or {})
-        self._processes = self._backend.process_limit(profile.limits.processes)
-        self._accounting = accounting.choose()
-        self._judge, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._started: Started | None = None
         self._exchange: Exchange | None = None
         self._files: Artefacts | None = None
-        self._sequence = 0
-        said, own_text = os.pipe()
+        self._watcher: threading.Thread | None = None
+        self._sequence = self._held_at = 0
+        self._resources = ExitStack()
         try:
-            with theirs, os.fdopen(own_text, "wb") as text:
-                self._started = self._backend.launch(Launch(profile, self._mounts, hidden, theirs.fileno(), text.fileno()))
-            self._await_ready(self._started, said)
+            self._start(hidden)
+        except OSError as error:
+            self.close()
+            raise SandboxError(f"the cage did not start: {error}") from error
         except BaseException:
             self.close()
             raise
-        finally:
-            os.close(said)
+
+    def _start(self, hidden: tuple[Path, ...]) -> None:
+        self._processes = self._backend.process_limit(self.profile.limits.processes)
+        self._accounting = accounting.choose()
+        self._resources.callback(lambda: self._accounting.close())
+        self._judge, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._resources.callback(self._judge.close)
+        with theirs:
+            said, own_text = os.pipe()
+            try:
+                with os.fdopen(own_text, "wb") as text:
+                    launch = Launch(self.profile, self._mounts, hidden, theirs.fileno(), text.fileno())
+                    self._started = self._backend.launch(launch)
+                self._resources.callback(self._started.release)
+                theirs.close()
+                self._await_ready(self._started, said)
+            finally:
+                os.close(said)
 
     def __enter__(self) -> "Cage":
         return self
@@ -64,7 +83,7 @@ class Cage(Sandbox):
         self._judge.settimeout(_READY_S)
         try:
             if started.pid1 >= 0:
-                self._accounting.adopt(started.pid1)
+                self._adopt(started.pid1)
             self._judge.send(self._backend.filter(self.profile, self._accounting.look_s is None) or b"-")
             message = self._judge.recv(64)
         except OSError:
@@ -74,18 +93,23 @@ class Cage(Sandbox):
             os.set_blocking(said, False)
             text = drain(said, 1 << 16).decode(errors="replace").strip()
             raise SandboxError(f"the cage did not start: {text.splitlines()[-1] if text else 'no message'}{self._backend.advice(text)}")
-        _, threads, tamed, scope = wire.READY.unpack(message)
+        _, threads, scope = wire.READY.unpack(message)
         if threads != 1:
             raise SandboxError(f"profile {self.profile.name}: preloading started {threads} threads; a fork could hang")
         self._accounting.settle(self.profile.limits.memory_mb << 20, self.profile.limits.processes)
         if scope.rstrip(b"\0") == b"flat":
             self.notes = (*self.notes, "requests share the cage's namespaces and are kept apart by killing and wiping")
-        if self.isolation == "full" and not tamed:
-            self.notes = (
-                *self.notes,
-                "a port stays taken for a minute after the request that used it; connections may hold megabytes each",
-            )
+        self._judge.settimeout(None)
         self.alive = True
+
+    def _adopt(self, pid1: int) -> None:
+        """Put PID 1 under its limits. A group that lets itself be made but not entered is no use: then the host watches."""
+        try:
+            self._accounting.adopt(pid1)
+        except OSError:
+            self._accounting.close()
+            self._accounting = accounting.Watchdog()
+            self._accounting.adopt(pid1)
 
     def run(
         self, program: str, args: dict[str, Any], sections: dict[str, bytes] | None = None, shapes: Shapes | None = None,
@@ -107,7 +131,21 @@ class Cage(Sandbox):
 
     def serve(self, program: str, args: dict[str, Any], sections: dict[str, bytes] | None = None) -> None:
         """Start a program that stays and runs freely; :class:`~infra_agent.sandbox.service.Service` knows when it is ready."""
+        if self.isolation != "full":
+            raise SandboxError(f"a service needs a network of its own: isolation full, not {self.isolation}")
         self._begin(program, args, sections or {}, plan({}, REPORT_MB << 20), 0)
+        self._watcher = threading.Thread(target=self._watch, args=(self._under_way(),), daemon=True)
+        self._watcher.start()
+
+    def _watch(self, exchange: Exchange) -> None:
+        """Drain a service's text and see to its limits, while nobody waits for it."""
+        while self._exchange is exchange:
+            passed = exchange.look()
+            if passed:
+                exchange.finished = b"", passed
+                self.kill()
+                return
+            time.sleep(accounting.LOOK_S)
 
     def _begin(self, program: str, args: dict[str, Any], sections: dict[str, bytes], layout: Layout, flags: int) -> None:
         if not self.alive or self._started is None:
@@ -117,11 +155,15 @@ class Cage(Sandbox):
         self._forget_files()
         self._started.refresh()
         limits = self.profile.limits
-        memory = Mappings(program, args, sections, layout, (self.profile.in_mb << 20, self.profile.out_mb << 20))
         sizes = (limits.address_space_mb << 20, limits.file_size_mb << 20)
-        counts = (self._processes, limits.cpu_s)
-        self._exchange = Exchange(self._judge, self._accounting, limits, self._started.scratch, memory)
-        self._exchange.begin(wire.START.pack(b"STRT", flags, *sizes, *counts, limits.disk_mb << 20, limits.inodes, self._open_files()))
+        counts = (self._processes, limits.cpu_s, limits.disk_mb << 20, limits.inodes, self._open_files())
+        try:
+            memory = Mappings(program, args, sections, layout, (self.profile.in_mb << 20, self.profile.out_mb << 20))
+            exchange = Exchange(self._judge, self._accounting, limits, self._started.scratch, memory)
+        except OSError as error:
+            raise SandboxError(f"a request could not be made: {error}") from error
+        self._exchange = exchange
+        exchange.begin(wire.START.pack(b"STRT", flags, *sizes, *counts))
 
     def _open_files(self) -> int:
         """Descriptors of a process. Where nothing counts the kernel's own memory, full sockets must not hold more than the request may."""
@@ -141,9 +183,10 @@ class Cage(Sandbox):
         exchange = self._under_way()
         self._sequence += 1
         message = wire.CALL.pack(b"CALL", self._sequence, first, count)
+        idle = self._accounting.clock_ns() - self._held_at
         began = time.perf_counter_ns()
         exchange.tell(message)
-        return self._await_reply(began, timeout_s)
+        return replace(self._await_reply(began, timeout_s), idle_cpu_ns=idle)
 
     def _await_reply(self, began: int, timeout_s: float | None) -> Reply:
         exchange = self._under_way()
@@ -151,8 +194,11 @@ class Cage(Sandbox):
         wall = time.perf_counter_ns() - began
         if len(message) == wire.REPLY.size:
             _, sequence, status, ns = wire.REPLY.unpack(message)
-            if sequence == self._sequence:
-                return Reply(_STATUS[status], wall, ns)
+            after, broke = exchange.receive(_GONE_S)
+            if sequence == self._sequence and len(after) == wire.HELD.size:
+                self._held_at = self._accounting.clock_ns()
+                return Reply(_STATUS[status] if wire.HELD.unpack(after)[1] else "moving", wall, ns)
+            message = after
         exchange.finished = (message, broke)
         return Reply("timeout" if broke == "timeout" else "ended", wall)
 
@@ -180,15 +226,21 @@ class Cage(Sandbox):
             message, broke = exchange.receive(timeout_s)
             if broke or len(message) != wire.DONE.size:
                 self._kill()
-            self._files, self._exchange = exchange.files(), None
+            self._files = exchange.files()
             result = exchange.outcome(message, broke, stopped=stopped)
+            if result.ended not in ("ok", "stopped"):
+                self._kill()
         except BaseException:
             self._kill()
             raise
         finally:
+            self._exchange = None
+            if self._watcher:
+                self._watcher.join()
+                self._watcher = None
             exchange.close()
-        if result.ended not in ("ok", "stopped"):
-            self._kill()
+        if self._files is None and message and not broke:
+            raise SandboxError(f"a request could not be set up: {last_line(result.text)}")
         return result
 
     def get(self, path: str, limit: int) -> bytes:
@@ -199,11 +251,12 @@ class Cage(Sandbox):
 
     def connect(self, port: int, timeout_s: float) -> socket.socket:
         """A TCP connection to a port on the cage's own loopback: PID 1 makes the socket, whose network is the cage's."""
-        if self.isolation != "full":
-            raise SandboxError(f"a service needs a network of its own: isolation full, not {self.isolation}")
-        made = self._under_way().ask_socket(timeout_s)
+        try:
+            made = self._under_way().ask_socket(timeout_s)
+        except SandboxError as error:
+            raise ServiceEndedError("no service is under way") from error
         if made is None:
-            raise ConnectionError("the service has ended")
+            raise ServiceEndedError("the service has ended")
         made.settimeout(timeout_s)
         try:
             made.connect(("127.0.0.1", port))
@@ -239,15 +292,14 @@ class Cage(Sandbox):
 
     def close(self) -> None:
         """End it and release its memory. Safe to call twice."""
-        if self._judge.fileno() < 0:
-            return
+        exchange, self._exchange = self._exchange, None
         try:
             self._kill()
         finally:
-            if self._exchange:
-                self._exchange.close()
+            if self._watcher:
+                self._watcher.join()
+                self._watcher = None
+            if exchange:
+                exchange.close()
             self._forget_files()
-            self._judge.close()
-            self._accounting.close()
-            if self._started:
-                self._started.release()
+            self._resources.close()

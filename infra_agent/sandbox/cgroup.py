@@ -27,17 +27,23 @@ def _remove(folder: Path) -> None:
     """End what is in a group and remove it; a dying process keeps a group busy for a moment."""
     deadline = time.monotonic() + _GONE_S
     while folder.is_dir():
-        for pid in map(int, (folder / "cgroup.procs").read_text().split()):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue  # it ended by itself
         try:
+            for pid in map(int, (folder / "cgroup.procs").read_text().split()):
+                _kill(pid)
             folder.rmdir()
+        except FileNotFoundError:
+            return  # another program of this kind was quicker
         except OSError:
             if time.monotonic() > deadline:
                 return  # busy: the next start of this program removes it
             time.sleep(0.005)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # it ended by itself
 
 
 def _sweep(parent: Path) -> None:
@@ -55,8 +61,10 @@ class V2:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         peak = folder / "memory.peak"
-        self._peak = os.open(peak, os.O_RDWR) if peak.exists() else -1
-        (folder / "memory.swap.max").write_text("0") if (folder / "memory.swap.max").exists() else None
+        self._peak = os.open(peak, os.O_RDWR if os.access(peak, os.W_OK) else os.O_RDONLY) if peak.exists() else -1
+        swap = folder / "memory.swap.max"
+        if swap.exists():
+            swap.write_text("0")
 
     @classmethod
     def make(cls, name: str, own: Path) -> "V2 | None":
@@ -67,9 +75,12 @@ class V2:
                     cls._enable(parent)
                 _sweep(parent)
                 (parent / name).mkdir()
-                return cls(parent / name)
             except OSError:
                 continue  # not delegated; a higher one may be
+            try:
+                return cls(parent / name)
+            except OSError:
+                _remove(parent / name)
         return None
 
     @staticmethod
@@ -80,6 +91,7 @@ class V2:
             return []
         root = Path(mounts[0][4])
         path = root / groups[0].lstrip("/")
+        path = path.parent if path.name == _OWN_LEAF else path  # where an earlier cage moved this process to
         return [folder for folder in [path, *path.parents] if folder.is_relative_to(root)]
 
     @staticmethod

@@ -33,8 +33,9 @@ class _Loose(Plain):
     killed: set[int] = field(default_factory=set)
 
     def kill(self) -> None:
-        """Kill the whole tree."""
-        self.killed |= processes.kill_tree(self.process.pid)
+        """Kill the whole tree, as long as its root is known to be ours."""
+        if self.process.poll() is None:
+            self.killed |= processes.kill_tree(self.process.pid)
 
     def wait(self, timeout_s: float) -> None:
         """Return when PID 1 and all that was killed with it are gone."""
@@ -57,9 +58,8 @@ class _Loose(Plain):
 
     def release(self) -> None:
         """Remove the scratch folder."""
-        if self.scratch and self.scratch.is_dir():
-            empty(self.scratch)
-            self.scratch.rmdir()
+        if self.scratch:
+            _remove(self.scratch)
 
 
 class _Direct:
@@ -68,16 +68,20 @@ class _Direct:
     def _launch(self, launch: Launch, variables: dict[str, str]) -> Started:
         _sweep_up()
         scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        make_places(scratch)
-        if "CAGE_UIDS" in variables:
-            os.chown(scratch, int(variables["CAGE_UIDS"]), -1)
-        own = {"CAGE_SCRATCH": str(scratch), "CAGE_WORKSPACE": str(scratch / "ws")}
-        base = environment(launch.profile, str(scratch / "tmp"), str(_python().parent), str(share.root()), launch.judge_fd)
-        process = subprocess.Popen(
-            worker_argv(str(_python())),
-            stdin=subprocess.DEVNULL, stdout=launch.text_fd, stderr=launch.text_fd, env=base | own | variables,
-            pass_fds=(launch.judge_fd,), start_new_session=True, cwd="/",
-        )  # fmt: skip
+        try:
+            make_places(scratch)
+            if "CAGE_UIDS" in variables:
+                os.chown(scratch, int(variables["CAGE_UIDS"]), -1)
+            own = {"CAGE_SCRATCH": str(scratch), "CAGE_WORKSPACE": str(scratch / "ws")}
+            base = environment(launch.profile, str(scratch / "tmp"), str(_python().parent), str(share.root()), launch.judge_fd)
+            process = subprocess.Popen(
+                worker_argv(str(_python())),
+                stdin=subprocess.DEVNULL, stdout=launch.text_fd, stderr=launch.text_fd, env=base | own | variables,
+                pass_fds=(launch.judge_fd,), start_new_session=True, cwd="/",
+            )  # fmt: skip
+        except BaseException:
+            _remove(scratch)
+            raise
         return _Loose(process, process.pid, scratch)
 
     def advice(self, text: str) -> str:
@@ -187,13 +191,25 @@ def _readable() -> list[str]:
     return [*folders, *(str(share.root() / name) for name in ("sandboxes", "feedback"))]
 
 
+def _remove(folder: Path) -> None:
+    """Remove a scratch folder; another program may be doing the same, and an open sandbox may have done it."""
+    try:
+        empty(folder)
+        folder.rmdir()
+    except FileNotFoundError:
+        return  # it is gone
+
+
 def _sweep_up() -> None:
     """Remove scratch folders whose host was killed before it could."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}[0-9]*-*"):
-        mine = folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid()
-        if mine and not Path(f"/proc/{folder.name.removeprefix(_PREFIX).split('-')[0]}").exists():
-            empty(folder)
-            folder.rmdir()
+        try:
+            about = folder.lstat()
+        except FileNotFoundError:
+            continue
+        gone = not Path(f"/proc/{folder.name.removeprefix(_PREFIX).split('-')[0]}").exists()
+        if gone and stat.S_ISDIR(about.st_mode) and (about.st_uid == os.geteuid() or os.geteuid() == 0):
+            _remove(folder)
 
 
 def make_places(scratch: Path) -> None:

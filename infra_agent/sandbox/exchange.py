@@ -5,11 +5,13 @@ import select
 import socket
 import stat
 import sys
+import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from infra_agent.sandbox import wire
-from infra_agent.sandbox.accounting import Accounting
+from infra_agent.sandbox.accounting import LOOK_S, Accounting
 from infra_agent.sandbox.artefacts import Artefacts
 from infra_agent.sandbox.base import Ended, Result
 from infra_agent.sandbox.mapping import Mappings
@@ -17,7 +19,10 @@ from infra_agent.sandbox.profile import Limits
 
 
 class Exchange:
-    """Messages with PID 1 while one request runs. Text is drained all the while, limits are watched where nobody else holds them."""
+    """Messages with PID 1 while one request runs. Text is drained all the while, limits are watched where nobody else holds them.
+
+    One thread talks to PID 1; another may call :meth:`look`.
+    """
 
     def __init__(self, judge: socket.socket, accounting: Accounting, limits: Limits, scratch: Path | None, memory: Mappings) -> None:
         self._judge = judge
@@ -26,21 +31,36 @@ class Exchange:
         self._scratch = scratch
         self.memory = memory
         self._began = time.monotonic()
-        # A pipe of its own for each request, so that none leaves its mark on another's. The host keeps the writing end open too:
-        # a pipe at its end would be ready all the time.
-        self._text_fd, self._text_write = os.pipe()
-        os.set_blocking(self._text_fd, False)
-        self._folder, self._folder_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._folder.setblocking(False)
+        self._held = ExitStack()
+        self._held.callback(memory.close)
+        self._lock = threading.Lock()
         self._files: Artefacts | None = None
-        self._poll = select.poll()
-        self._poll.register(judge, select.POLLIN)
-        self._poll.register(self._text_fd, select.POLLIN)
-        self._look_s = accounting.look_s or (0.05 if scratch else None)
         self.text = bytearray()
         self.finished: tuple[bytes, Ended | None] | None = None
         """The end of the request, when it came in place of something else."""
-        accounting.begin()
+        try:
+            self._open()
+        except OSError:
+            self._held.close()
+            raise
+
+    def _open(self) -> None:
+        # A pipe of its own for each request, so that none leaves its mark on another's. The host keeps the writing end open too:
+        # a pipe at its end would be ready all the time.
+        self._text_fd, self._text_write = os.pipe()
+        for descriptor in (self._text_fd, self._text_write):
+            self._held.callback(os.close, descriptor)
+        os.set_blocking(self._text_fd, False)
+        self._folder, self._folder_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._held.callback(self._folder.close)
+        self._held.callback(self._folder_theirs.close)
+        self._folder.setblocking(False)
+        self._poll = select.poll()
+        self._poll.register(self._judge, select.POLLIN)
+        self._poll.register(self._text_fd, select.POLLIN)
+        self._look_s = self._accounting.look_s or (LOOK_S if self._scratch else None)
+        self._next_look = 0.0
+        self._accounting.begin()
 
     def begin(self, message: bytes) -> None:
         """Start the request; it inherits where to print, where to hand over its scratch folder, and its memory."""
@@ -60,27 +80,38 @@ class Exchange:
 
     def receive(self, timeout_s: float) -> tuple[bytes, Ended | None]:
         """PID 1's next message, or how the request has to be ended because none came or a limit was passed."""
-        if self.finished:
-            return self.finished
         deadline = time.monotonic() + timeout_s
-        while (left := deadline - time.monotonic()) > 0:
+        while self.finished is None and (left := deadline - time.monotonic()) > 0:
             ready = {descriptor for descriptor, _ in self._poll.poll(1000 * min(left, self._look_s or left))}
-            if self._text_fd in ready and not self._drain():
-                return b"", "output_limit"
             if self._judge.fileno() in ready:
                 return self._message()
-            passed = self._passed() if self._look_s else None
+            passed = self.look(left)
             if passed:
                 return b"", passed
-        return b"", "timeout"
+        return self.finished or (b"", "timeout")
 
     def _message(self) -> tuple[bytes, Ended | None]:
         try:
             message = self._judge.recv(64)
         except OSError:
             message = b""
-        self._drain()
         return message, None if message else "broken"
+
+    def look(self, left: float = LOOK_S) -> Ended | None:
+        """Drain the text, see to the limits; which of them was passed. ``left``: seconds that there are for it.
+
+        A look at memory costs what the request made it cost, so the next comes ten times as late, and none that could be late itself.
+        """
+        with self._lock:
+            if not self._drain():
+                return "output_limit"
+            began = time.monotonic()
+            if self._look_s is None or began < self._next_look or left <= 0:
+                return None
+            passed = self._passed()
+            took = time.monotonic() - began
+            self._next_look = began + max(self._look_s, 10 * took)
+            return passed
 
     def _drain(self) -> bool:
         """Take what was printed; False when it is more than allowed."""
@@ -96,7 +127,7 @@ class Exchange:
             return "oom"
         if self._scratch is None:
             return None
-        size, entries = _size(self._scratch)
+        size, entries = _size(self._scratch, self._limits.inodes)
         return "disk_limit" if size > self._limits.disk_mb << 20 or entries > self._limits.inodes else None
 
     def _used(self) -> int:
@@ -118,12 +149,16 @@ class Exchange:
 
     def ask_socket(self, timeout_s: float) -> socket.socket | None:
         """A TCP socket made by PID 1, not connected; None when the request ended instead."""
+        if self.finished:
+            return None
         self.tell(b"SOCK")
         self._judge.settimeout(timeout_s)
         try:
             message, descriptors, _, _ = socket.recv_fds(self._judge, 64, 1)
         except OSError:
             message, descriptors = b"", []
+        finally:
+            self._judge.settimeout(None)
         if descriptors:
             return socket.socket(fileno=descriptors[0])
         self.finished = (message, None) if message else (b"", "broken")
@@ -131,7 +166,8 @@ class Exchange:
 
     def outcome(self, message: bytes, broke: Ended | None, *, stopped: bool) -> Result:
         """The request's result: from PID 1's last message, or from why it had to be ended."""
-        self._drain()
+        with self._lock:
+            self._drain()
         oom = self._accounting.out_of_memory()
         wall, peak, cpu = time.monotonic() - self._began, self._accounting.peak() / 2**20, self._accounting.cpu_s()
         if broke or len(message) != wire.DONE.size:
@@ -146,12 +182,8 @@ class Exchange:
         return Result(ended, code, bytes(self.text), report, self.memory.output(), self.memory.layout, wall, *used)
 
     def close(self) -> None:
-        """Give back descriptors and memory; the files stay with who took them."""
-        self.memory.close()
-        os.close(self._text_fd)
-        os.close(self._text_write)
-        self._folder.close()
-        self._folder_theirs.close()
+        """Give back descriptors and memory; the files stay with who took them. Safe to call twice."""
+        self._held.close()
 
 
 def _how(code: int, by_signal: int, oom: bool, stopped: bool) -> Ended:
@@ -177,10 +209,13 @@ def drain(descriptor: int, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _size(folder: Path) -> tuple[int, int]:
-    """Bytes and entries below a folder, looked at without following links; what vanishes meanwhile counts nothing."""
+def _size(folder: Path, most: int) -> tuple[int, int]:
+    """Bytes and entries below a folder, looked at without following links; what vanishes meanwhile counts nothing.
+
+    It ends at ``most`` entries: a tree that is moved about while one looks at it has no end.
+    """
     total, entries, todo = 0, 0, [str(folder)]
-    while todo:
+    while todo and entries <= most:
         try:
             for entry in list(os.scandir(todo.pop())):
                 about = entry.stat(follow_symlinks=False)

@@ -31,19 +31,16 @@ class CagePool:
         self._lock = threading.Lock()
         self._starting: threading.Thread | None = None
         self._lost_one = False
+        self._age = self._aborts = 0
+        """How often the pool was closed, or aborted: a cage from before is not for use after."""
 
     def _start(self) -> Cage:
         return Cage(self._profile, self._mounts, self._hidden, self.backend)
 
     @contextmanager
     def cage(self) -> Iterator[Cage]:
-        """A live cage, warm if one is idle."""
-        with self._lock:
-            taken = self._idle.pop() if self._idle else None
-        cage = taken or self._start()
-        with self._lock:
-            self._busy.add(cage)
-        self._refill()
+        """A live cage, warm if one is idle. Raises SandboxError when the pool was aborted while it started."""
+        cage, age = self._take()
         try:
             yield cage
         except BaseException:
@@ -52,12 +49,30 @@ class CagePool:
         finally:
             with self._lock:
                 self._busy.discard(cage)
-        if cage.alive:
-            with self._lock:
-                self._idle.append(cage)
-        else:
+        self._give_back(cage, age)
+
+    def _take(self) -> tuple[Cage, int]:
+        with self._lock:
+            taken, age, aborts = (self._idle.pop() if self._idle else None), self._age, self._aborts
+        cage = taken or self._start()
+        with self._lock:
+            late = aborts != self._aborts
+            if not late:
+                self._busy.add(cage)
+        if late:
             cage.close()
-            self._lost_one = True
+            raise SandboxError("stopped while a cage was starting")
+        self._refill()
+        return cage, age
+
+    def _give_back(self, cage: Cage, age: int) -> None:
+        with self._lock:
+            keep = cage.alive and age == self._age
+            if keep:
+                self._idle.append(cage)
+            self._lost_one |= not cage.alive
+        if not keep:
+            cage.close()
             self._refill()
 
     def _refill(self) -> None:
@@ -65,17 +80,22 @@ class CagePool:
         with self._lock:
             if not self._lost_one or self._idle or (self._starting and self._starting.is_alive()):
                 return
-            self._starting = threading.Thread(target=self._start_spare, daemon=True)
+            self._starting = threading.Thread(target=self._start_spare, args=(self._age,), daemon=True)
             self._starting.start()
 
-    def _start_spare(self) -> None:
+    def _start_spare(self, age: int) -> None:
         try:
             cage = self._start()
         except SandboxError:
-            self._lost_one = False  # whoever needs a cage next meets the error itself, where it can be told
+            with self._lock:
+                self._lost_one = False  # whoever needs a cage next meets the error itself, where it can be told
             return
         with self._lock:
-            self._idle.append(cage)
+            wanted = age == self._age
+            if wanted:
+                self._idle.append(cage)
+        if not wanted:
+            cage.close()
 
     def warm(self) -> None:
         """Start a cage ahead of its first use."""
@@ -83,19 +103,22 @@ class CagePool:
             return
 
     def abort(self) -> None:
-        """Kill the cages in use, from any thread: their requests end as ``broken``."""
+        """Kill the cages in use, from any thread: their requests end as ``broken``, and what is starting is not used."""
         with self._lock:
+            self._age += 1
+            self._aborts += 1
             busy = list(self._busy)
         for cage in busy:
             cage.kill()
 
     def close(self) -> None:
-        """End every idle cage; the next use starts a fresh one."""
-        starting = self._starting
+        """End every idle cage; the next use starts a fresh one. A cage in use ends when it is given back."""
+        with self._lock:
+            self._age += 1
+            self._lost_one = False
+            idle, self._idle = self._idle, []
+            starting = self._starting
         if starting:
             starting.join()
-        with self._lock:
-            idle, self._idle = self._idle, []
-            self._lost_one = False
         for cage in idle:
             cage.close()

@@ -9,11 +9,11 @@ _KILL_S = 5.0
 
 
 def descendants(root: int) -> set[int]:
-    """Live processes below ``root``, pid namespaces included."""
+    """Processes below ``root``, pid namespaces included. One whose first thread ended counts: the others may live."""
     children: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
-        fields = _stat(name)
-        if fields and fields[0] != "Z":
+        fields = _stat(f"/proc/{name}/stat")
+        if fields:
             children.setdefault(int(fields[1]), []).append(int(name))
     found: set[int] = set()
     todo = [root]
@@ -24,13 +24,22 @@ def descendants(root: int) -> set[int]:
     return found
 
 
-def _stat(name: str) -> list[str]:
-    """Fields of /proc/<pid>/stat from the state on; empty when the process ended."""
+def _stat(path: str) -> list[bytes]:
+    """Fields of a stat file from the state on, whatever bytes the name before them has; empty when there is none any more."""
     try:
-        with open(f"/proc/{name}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()
-    except (FileNotFoundError, ProcessLookupError):
+        with open(path, "rb") as file:
+            return file.read().rsplit(b")", 1)[1].split()
+    except (OSError, IndexError):
         return []
+
+
+def _threads(pid: int) -> list[str]:
+    """Folders of the threads of a process that have not ended."""
+    try:
+        folders = [f"/proc/{pid}/task/{name}" for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+    return [folder for folder in folders if (fields := _stat(f"{folder}/stat")) and fields[0] not in (b"Z", b"X")]
 
 
 def memory(pid: int) -> tuple[int, int]:
@@ -38,22 +47,30 @@ def memory(pid: int) -> tuple[int, int]:
 
     Where the proportional figures may not be read, the resident ones stand in: they count shared pages once for each process.
     """
-    try:
-        with open(f"/proc/{pid}/smaps_rollup") as file:
-            return _kilobytes(file.read(), "Pss_Anon:", "Pss_Shmem:")
-    except PermissionError:
-        pass  # a hidden process; its resident size is still public
-    except (FileNotFoundError, ProcessLookupError):
-        return 0, 0
-    try:
-        with open(f"/proc/{pid}/status") as file:
-            return _kilobytes(file.read(), "RssAnon:", "RssShmem:")
-    except (FileNotFoundError, ProcessLookupError):
-        return 0, 0
+    for folder in _threads(pid)[:1]:  # of a thread that lives: when the first has ended, the process's own files are empty
+        for name, private, shared in (("smaps_rollup", "Pss_Anon:", "Pss_Shmem:"), ("status", "RssAnon:", "RssShmem:")):
+            try:
+                with open(f"{folder}/{name}", encoding="utf-8", errors="replace") as file:
+                    return _kilobytes(file.read(), private, shared)
+            except OSError:
+                continue  # hidden, or it ended; the resident size is public
+    return 0, 0
+
+
+def cpu_ns(pids: set[int]) -> int:
+    """CPU time that the live threads of these processes have had, nanoseconds."""
+    total = 0
+    for folder in (folder for pid in pids for folder in _threads(pid)):
+        try:
+            with open(f"{folder}/schedstat", "rb") as file:
+                total += int(file.read().split()[0])
+        except (OSError, IndexError):
+            continue  # it ended between the two looks
+    return total
 
 
 def _kilobytes(text: str, private: str, shared: str) -> tuple[int, int]:
-    fields = {line.split()[0]: line.split()[1] for line in text.splitlines() if line.count(" ") and len(line.split()) > 1}
+    fields = {words[0]: words[1] for line in text.splitlines() if len(words := line.split()) > 1}
     return int(fields.get(private, 0)) << 10, int(fields.get(shared, 0)) << 10
 
 
@@ -64,14 +81,14 @@ def threads_of(uid: int) -> int:
         try:
             if Path("/proc", name).stat().st_uid == uid:
                 count += len(os.listdir(f"/proc/{name}/task"))
-        except (FileNotFoundError, ProcessLookupError):
+        except OSError:
             continue  # it ended between the two looks
     return count
 
 
 def alive(pids: set[int]) -> set[int]:
-    """Those that have not ended; one that nobody has waited for yet has."""
-    return {pid for pid in pids if (fields := _stat(str(pid))) and fields[0] != "Z"}
+    """Those with a thread that has not ended; one that nobody has waited for yet has."""
+    return {pid for pid in pids if _threads(pid)}
 
 
 def kill_tree(root: int) -> set[int]:
@@ -89,5 +106,5 @@ def _signal(pids: set[int], number: int) -> None:
     for pid in pids:
         try:
             os.kill(pid, number)
-        except ProcessLookupError:
-            continue  # it ended by itself
+        except (ProcessLookupError, PermissionError):
+            continue  # it ended, or gained another uid, which only an open sandbox lets it

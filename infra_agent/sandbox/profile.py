@@ -10,26 +10,29 @@ from infra_agent import share
 from infra_agent.errors import UsageError
 from infra_agent.frozen import Frozen, one_line
 
+_MOST_MB = 1 << 24
+"""16 TiB: more is a slip of the pen."""
+
 
 class Limits(Frozen):
     """Limits of one request. Sizes in MiB, times in seconds."""
 
-    memory_mb: int = Field(default=8192, gt=0)
+    memory_mb: int = Field(default=8192, gt=0, le=_MOST_MB)
     """All of a request together, files in its scratch space and shared memory included."""
-    address_space_mb: int = Field(default=8192, ge=0)
+    address_space_mb: int = Field(default=8192, ge=0, le=_MOST_MB)
     """Virtual memory of each process; 0 for none, which a GPU's driver needs."""
-    processes: int = Field(default=64, gt=0)
-    cpu_s: int = Field(default=600, gt=0)
+    processes: int = Field(default=64, gt=0, le=100_000)
+    cpu_s: int = Field(default=600, gt=0, le=10_000_000)
     """CPU time of each process."""
-    disk_mb: int = Field(default=512, gt=0)
+    disk_mb: int = Field(default=512, gt=0, le=_MOST_MB)
     """The scratch space (/ws, /tmp and /dev/shm together), in memory."""
-    inodes: int = Field(default=20_000, gt=0)
-    open_files: int = Field(default=1024, ge=32)
+    inodes: int = Field(default=20_000, ge=16, le=100_000_000)
+    open_files: int = Field(default=1024, ge=32, le=1_000_000)
     """Descriptors of each process; fewer where no control group counts what sockets hold."""
-    file_size_mb: int = Field(default=256, gt=0)
-    output_mb: int = Field(default=4, gt=0)
+    file_size_mb: int = Field(default=256, gt=0, le=_MOST_MB)
+    output_mb: int = Field(default=4, gt=0, le=1024)
     """Standard output and error; more ends the request."""
-    wall_s: float = Field(default=120.0, gt=0)
+    wall_s: float = Field(default=120.0, gt=0, le=1_000_000)
 
 
 class Profile(Frozen):
@@ -49,9 +52,9 @@ class Profile(Frozen):
     """Patterns of device files that the cage may open, as /dev/nvidia*."""
     ptrace: bool = False
     """Requests may trace their own processes: for profilers. Judged evidence is never made in such a cage."""
-    in_mb: int = Field(default=512, gt=0)
+    in_mb: int = Field(default=512, gt=0, le=_MOST_MB)
     """Capacity of the input mapping (sparse)."""
-    out_mb: int = Field(default=512, gt=0)
+    out_mb: int = Field(default=512, gt=0, le=_MOST_MB)
     limits: Limits = Limits()
 
     @model_validator(mode="after")
@@ -62,6 +65,9 @@ class Profile(Frozen):
         for pattern in self.devices:
             if not pattern.startswith("/dev/") or ".." in pattern.split("/"):
                 raise ValueError(f"devices: '{pattern}' does not lie under /dev/")
+        for name, value in self.environment.items():
+            if "\0" in name + value or "=" in name:
+                raise ValueError(f"environment: '{name}' or its value cannot be in an environment")
         return self
 
 

@@ -6,11 +6,13 @@ import time
 from dataclasses import dataclass, field
 
 from infra_agent.errors import SandboxError
-from infra_agent.sandbox.base import Result, Sandbox
+from infra_agent.sandbox.base import Result, Sandbox, ServiceEndedError
+from infra_agent.sandbox.text import last_line
 
 _PROGRAM = "sandboxes.runtime.shell"
 _POLL_S = 0.02
 _CONNECT_S = 2.0
+_MOST_OF_A_HEAD = 4096
 
 
 @dataclass(frozen=True)
@@ -20,16 +22,16 @@ class ServiceSpec:
     command: str
     """A shell command in the workspace. It may start as many processes as the profile allows."""
     port: int
-    """Where it listens on the sandbox's loopback; every sandbox has all 65535 of its own."""
+    """Where it listens on its loopback; every request has all 65535 of its own."""
     ready_path: str | None = None
-    """An HTTP path that answers below 400 once it is ready; None: ready when the port accepts."""
+    """An HTTP path that answers 2xx or 3xx once it is ready; None: ready when the port accepts."""
     ready_s: float = 60.0
     files: bytes = field(default=b"", repr=False)
     """The workspace as tar bytes."""
 
 
 class Service:
-    """A running service. ``connection`` and ``connect`` are the judge's client's way in: sockets of the sandbox's network.
+    """A running service. ``connection`` and ``connect`` are the judge's client's way in: sockets of the service's network.
 
     No process relays the bytes: PID 1 makes the socket, hands it over unconnected, and has no part in what follows.
     """
@@ -43,41 +45,34 @@ class Service:
 
     def _start(self) -> None:
         began = time.monotonic()
+        deadline = began + self._spec.ready_s
         self._sandbox.serve(_PROGRAM, {"command": self._spec.command}, {"tree": self._spec.files} if self._spec.files else {})
-        while not self._ready():
-            if time.monotonic() - began > self._spec.ready_s:
-                raise SandboxError(f"the service was not ready after {self._spec.ready_s:.0f} s: {self._last_words()}")
+        while not self._ready(deadline):
+            if time.monotonic() > deadline:
+                raise SandboxError(f"the service was not ready after {self._spec.ready_s:g} s: {self._last_words()}")
             time.sleep(_POLL_S)
         self.ready_after_s = time.monotonic() - began
 
-    def _ready(self) -> bool:
+    def _ready(self, deadline: float) -> bool:
+        left = min(_CONNECT_S, deadline - time.monotonic())
         try:
-            if self._spec.ready_path is None:
-                self.connect().close()
-                return True
-            with_http = self.connection()
-            with_http.request("GET", self._spec.ready_path)
-            status = with_http.getresponse().status
-            with_http.close()
-            return status < 400
-        except ConnectionRefusedError:
-            return False
-        except ConnectionError as error:
+            with self.connect(max(left, _POLL_S)) as made:
+                return self._spec.ready_path is None or _answers(made, self._spec.ready_path, time.monotonic() + max(left, _POLL_S))
+        except ServiceEndedError as error:
             raise SandboxError(f"the service ended before it was ready: {self._last_words()}") from error
-        except (OSError, http.client.HTTPException):
+        except OSError:
             return False
 
     def _last_words(self) -> str:
         result = self._sandbox.stop()
-        lines = result.text.decode(errors="replace").strip().splitlines()
-        return f"{result.why}; {lines[-1][:300] if lines else 'it printed nothing'}"
+        return f"{result.why}; {last_line(result.text)}"
 
     def connect(self, timeout_s: float = _CONNECT_S) -> socket.socket:
-        """A TCP connection to the service. Raises ConnectionError when it is gone, OSError when it does not accept."""
+        """A TCP connection to the service. Raises ServiceEndedError when it has ended, OSError when it does not accept."""
         return self._sandbox.connect(self._spec.port, timeout_s)
 
     def connection(self, timeout_s: float = _CONNECT_S) -> http.client.HTTPConnection:
-        """An HTTP connection to the service, over :meth:`connect`."""
+        """An HTTP connection to the service, over :meth:`connect`. The time-out is for each wait: a client must bound the whole."""
         made = http.client.HTTPConnection("service", self._spec.port, timeout=timeout_s)
         made.sock = self.connect(timeout_s)
         return made
@@ -91,3 +86,19 @@ class Service:
     def stop(self) -> Result:
         """End every process of the service; what they printed and used comes back."""
         return self._sandbox.stop()
+
+
+def _answers(made: socket.socket, path: str, deadline: float) -> bool:
+    """Does a GET come back with 2xx or 3xx? Bounded in time and bytes as a whole, whatever the service sends, and however slowly."""
+    made.sendall(f"GET {path} HTTP/1.1\r\nHost: service\r\nConnection: close\r\n\r\n".encode())
+    head = b""
+    while b"\n" not in head and len(head) < _MOST_OF_A_HEAD:
+        made.settimeout(max(deadline - time.monotonic(), 0.001))
+        part = made.recv(_MOST_OF_A_HEAD)
+        if not part:
+            return False
+        head += part
+        if time.monotonic() > deadline:
+            return False
+    words = head.split(b"\n", 1)[0].split()
+    return len(words) >= 2 and words[0].startswith(b"HTTP/1.") and words[1][:1] in (b"2", b"3")

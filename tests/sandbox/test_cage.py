@@ -213,7 +213,7 @@ def test_a_request_larger_than_its_profile_is_refused() -> None:
 def test_hidden_folders_are_covered_wherever_they_lie(tmp_path: Path) -> None:
     """A checkout under /usr, or a virtual environment made in the checkout, would show a judge to its candidates."""
     below = Path("/usr/share/doc")
-    assert _covers((below, tmp_path)) == ["--tmpfs", str(below)]
+    assert _covers((below, tmp_path), {}) == ["--tmpfs", str(below)]
     cage = Cage(load("reference"), hidden=(below,))
     assert text(cage.run(SHELL, {"command": "ls /usr/share/doc | wc -l"})).strip() == "0"
     cage.close()

@@ -13,6 +13,7 @@ _PAUSE_S = 0.4
 _CALL_S = 3.0
 _BUSY = 2.0
 """Turns between two calls, in parts of the turns in 50 ms of a call. One that was never stopped has 8, for a pause of 0.4 s."""
+_IDLE_NS = 20_000_000
 _SEEN_EARLY_NS = 50_000_000
 
 _HEAD = """
@@ -79,6 +80,89 @@ _LATE_WRITE = """
 def write():
     tell(time.monotonic_ns())
 background(write)
+asked.serve(lambda first, n: time.sleep(0.01))
+"""
+
+_GO_ON = """
+import ctypes, fcntl, signal
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+TIMER_CREATE, TIMER_SETTIME, EXIT = (107, 110, 93) if os.uname().machine == "aarch64" else (222, 223, 60)
+signal.signal(signal.SIGCONT, lambda *_: None)
+
+def work(seconds=20):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        tell(time.monotonic_ns())
+
+def may(act):
+    # a way that is barred is no way: whoever has none left is held
+    try:
+        return act()
+    except OSError:
+        return None
+"""
+
+_TIMER = """
+class Event(ctypes.Structure):
+    _fields_ = [("value", ctypes.c_void_p), ("signal", ctypes.c_int), ("notify", ctypes.c_int), ("rest", ctypes.c_int * 12)]
+number = ctypes.c_int()
+libc.syscall(TIMER_CREATE, 1, ctypes.byref(Event(None, signal.SIGCONT, 0)), ctypes.byref(number))
+libc.syscall(TIMER_SETTIME, number, 0, (ctypes.c_long * 4)(0, 1000000, 0, 1000000), None)
+import threading
+threading.Thread(target=work, daemon=True).start()
+asked.serve(lambda first, n: None)
+"""
+
+_PIPE = """
+import threading
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fcntl.fcntl(1, fcntl.F_SETOWN, os.getpid())
+may(lambda: fcntl.fcntl(1, 10, signal.SIGCONT))
+fcntl.fcntl(1, fcntl.F_SETFL, fcntl.fcntl(1, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
+threading.Thread(target=work, daemon=True).start()
+def handle(first, n):
+    for _ in range(20):  # more than the pipe takes, less than the host does
+        may(lambda: os.write(1, b"x" * 4096))
+asked.serve(handle)
+"""
+
+_EACH_OTHER = """
+def others(mine):
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        for pid in [shared[n] for n in range(4)]:
+            if pid and pid != mine:
+                may(lambda: os.kill(pid, signal.SIGCONT))
+        if mine == shared[0]:
+            tell(time.monotonic_ns())
+for n in range(4):
+    if os.fork() == 0:
+        shared[n] = os.getpid()
+        others(os.getpid())
+        os._exit(0)
+time.sleep(0.1)
+asked.serve(lambda first, n: time.sleep(0.01))
+"""
+
+_AT_DEATH = """
+for flags in (signal.SIGCONT, signal.SIGCHLD):
+    # a child whose end, half a second from now, is told by SIGCONT; and one who asks to be told of its parent's
+    libc.syscall(56 if EXIT == 60 else 220, ctypes.c_long(flags), 0, 0, 0, 0) == 0 and (time.sleep(0.5), os._exit(0))
+libc.prctl(1, signal.SIGCONT, 0, 0, 0)
+import threading
+threading.Thread(target=work, daemon=True).start()
+asked.serve(lambda first, n: None)
+"""
+
+_LEADERLESS = """
+import threading
+if os.fork() == 0:
+    os.setsid()
+    threading.Thread(target=work).start()
+    time.sleep(0.05)
+    libc.syscall(EXIT, 0)  # of the first thread alone
+time.sleep(0.2)
 asked.serve(lambda first, n: time.sleep(0.01))
 """
 
@@ -162,6 +246,24 @@ def _late_write(sandbox: Sandbox) -> str | None:
     return None if first == second else "the outputs changed after the reply"
 
 
+def _stays_still(sandbox: Sandbox) -> str | None:
+    """Nothing it has started writes, or takes CPU time, between a reply and the next call; else the reply said that it was moving."""
+    moving = False
+    for _ in range(4):
+        reply = sandbox.call(timeout_s=_CALL_S)
+        if reply.status not in ("ok", "moving"):
+            return f"the attack did not do its work: {reply.status}"
+        if reply.idle_cpu_ns > _IDLE_NS and not moving:
+            return f"it took {reply.idle_cpu_ns / 1e6:.0f} ms of CPU while it was stopped"
+        moving = reply.status == "moving"
+        first = sandbox.output()
+        time.sleep(_PAUSE_S)
+        if sandbox.output() != first and not moving:
+            return "it went on after it was stopped"
+    sandbox.stop()
+    return None
+
+
 def _statuses(*expected: str) -> Callable[[Sandbox], str | None]:
     """One call for each expected status."""
 
@@ -198,6 +300,16 @@ def _by_hand(answer: str) -> str:
 
 
 FAMILY: tuple[Attack, ...] = (
+    *(
+        _driven(f"go-on-{name}", f"be continued after the stop by {about}", _GO_ON + code, _stays_still)
+        for name, about, code in (
+            ("timer", "a timer of its own", _TIMER),
+            ("pipe", "the signal of a pipe that the host drains", _PIPE),
+            ("each-other", "processes that continue each other", _EACH_OTHER),
+            ("at-death", "the signal of a child's or a parent's end", _AT_DEATH),
+            ("leaderless", "being looked for by a first thread that has ended", _LEADERLESS),
+        )
+    ),
     _driven("spin-while-stopped", "a daemon and a thread keep the core busy while the other side is timed", _SPIN, _spin),
     _driven("start-early", "watch the input mapping and start before the clock", _EARLY_START, _early_start),
     _driven("write-late", "go on writing outputs after the reply", _LATE_WRITE, _late_write),

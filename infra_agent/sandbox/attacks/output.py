@@ -3,7 +3,7 @@
 from infra_agent.errors import ArtefactError
 from infra_agent.sandbox.attacks.arenas import LIMITS
 from infra_agent.sandbox.attacks.base import Arena, Attack, Outcome, Trial, script
-from infra_agent.sandbox.attacks.leftovers import two
+from infra_agent.sandbox.attacks.two import two
 
 _CAP = LIMITS.output_mb << 20
 _FLOOD_MB = 40
