@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from infra_agent.sandbox.choose import BACKENDS
 from infra_agent.task.load import Task
 from tests.loopback import completion, serve
 from tests.support import RIGHT, call, mark_audited, patch_of, rows_task
@@ -168,8 +169,12 @@ def test_missing_bubblewrap_exits_6_and_leaves_no_session(cli: Cli, task: Task, 
     tools.mkdir()
     for name in ("git", "unshare", "sh", "cat"):
         (tools / name).symlink_to(subprocess.run(["which", name], capture_output=True, text=True, check=True).stdout.strip())
-    one_line(cli("run", str(task.folder), PATH=str(tools)), 6, "bubblewrap is missing", "apt install bubblewrap")
+    named = cli("run", str(task.folder), "--sandbox", "bubblewrap", PATH=str(tools))
+    one_line(named, 6, "bubblewrap is missing", "apt install bubblewrap")
     assert not (home / "sessions").exists()
+    if BACKENDS["landlock"].refusal() is None:  # then the next best is taken, and said
+        left_to_it = cli("run", str(task.folder), PATH=str(tools))
+        assert "isolation partial" in left_to_it.stderr and "not held at this isolation: no namespaces" in left_to_it.stderr
 
 
 def test_an_interrupt_ends_a_readable_session(task: Task, tmp_path: Path, home: Path) -> None:
@@ -194,8 +199,10 @@ def test_an_interrupt_ends_a_readable_session(task: Task, tmp_path: Path, home: 
 
 def test_doctor_tables(cli: Cli) -> None:
     done = cli("doctor", "--json")
-    said = {item["name"]: item["ok"] for item in json.loads(done.stdout)}
-    assert done.returncode == 0 and said["cage"] and said["git"] and said["seccomp"]
+    said = json.loads(done.stdout)
+    states = {item["name"]: item["state"] for item in said["machine"]}
+    assert done.returncode == 0 and states["git"] == states["sandbox bubblewrap"] == states["limits"] == "ok"
+    assert {trial["state"] for trial in said["attacks"]} <= {"held", "not_run"} and len(said["attacks"]) > 60
 
 
 def test_lists(cli: Cli, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def test_the_first_configuration_runs_interpreted_and_says_so(cage: Cage) -> Non
     x = np.arange(1000, dtype=np.float32)
     request = {"entry": {"module": "host", "callable": "autotuned"}}
     sections = {"tree": pack({"host.py": HOST.read_bytes()}), "inputs": save({"x": x})}
-    result = cage.request("feedback.accuracy", request, sections, {"x": ("F32", x.shape)})
+    result = cage.run("feedback.accuracy", request, sections, {"x": ("F32", x.shape)})
     assert result.ok, result.text.decode()
     found = np.frombuffer(result.output, np.float32, x.size, result.layout.slots["x"].offset)
     assert np.array_equal(found, x + 1)

@@ -160,7 +160,7 @@ def send(cage: Cage, call: str, inputs: dict[str, Array], shapes: Mapping[str, t
         archive.addfile(member, io.BytesIO(source))
     request = {"entry": {"module": "work", "callable": "entry"}}
     sections = {"tree": buffer.getvalue(), "inputs": save(inputs)}
-    result = cage.request(f"feedback.{program}", request, sections, {name: ("F32", shape) for name, shape in shapes.items()})
+    result = cage.run(f"feedback.{program}", request, sections, {name: ("F32", shape) for name, shape in shapes.items()})
     assert result.ok, result.text.decode()
     assert not json.loads(result.report).get("problems")
     return result

