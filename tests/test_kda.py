@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from infra_agent import instruments
 from infra_agent.agent import session
 from infra_agent.judge import audit_record, seeds
 from infra_agent.judge.collector import Collector
@@ -14,6 +15,7 @@ from infra_agent.models.playbook import Playbook
 from infra_agent.proposal.review import tried
 from infra_agent.proposal.store import find_proposal, open_session
 from infra_agent.replay.verify import verify
+from infra_agent.sandbox.choose import BACKENDS
 from infra_agent.session import events
 from infra_agent.session.budget import Limits
 from infra_agent.task.load import Task, load
@@ -50,6 +52,20 @@ def test_the_fault_and_its_mending_in_figures(collector: Collector, home: Path) 
     after = collector.accuracy(mended, case).stages
     assert before["M"].error >= 1e-1 and before["M_bwd"].error >= 1e-1
     assert after["M"].error <= 1e-4 and after["M_bwd"].error <= 1e-4
+
+
+def test_every_instrument_works_at_partial_isolation() -> None:
+    """Someone inside a container that refuses namespaces has the same feedback."""
+    refusal = BACKENDS["landlock"].refusal()
+    if refusal:
+        pytest.skip(f"NOT RUN: {refusal}")
+    with Collector(load(str(KDA)), seeds.new_secret(), "landlock") as collector:
+        tree, case = read_folder(collector.task.workspace), collector.public_case("chain-1k")
+        assert collector.accuracy(tree, case).ended == "ok"
+        record = collector.static(tree, "sm_90")
+        assert not record.errors and record.kernels
+        report = collector.report(instruments.load("numerics"), tree, case, {"case": case.name})
+        assert report.status == "pass", report.headline
 
 
 def test_the_playbook_knows_nothing_of_the_task() -> None:

@@ -101,7 +101,8 @@ def environment(profile: Profile, home: str, path: str, python_path: str, judge_
         "PYTHONPATH": python_path, "PYTHONDONTWRITEBYTECODE": "1",
         "CAGE_JUDGE_FD": str(judge_fd), "CAGE_PRELOAD": ",".join(profile.preload),
     }  # fmt: skip
-    return passed | fixed | ({"CAGE_PTRACE": "1"} if profile.ptrace else {}) | profile.environment
+    own = {name: value.replace("{tmp}", home) for name, value in profile.environment.items()}
+    return passed | fixed | ({"CAGE_PTRACE": "1"} if profile.ptrace else {}) | own
 
 
 def worker_argv(python: str) -> list[str]:

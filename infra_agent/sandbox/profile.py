@@ -43,7 +43,7 @@ class Profile(Frozen):
     preload: tuple[str, ...] = ()
     """Modules PID 1 imports before it forks. They must run no op: a fork after threads may hang."""
     environment: dict[str, str] = Field(default_factory=dict)
-    """Variables set in the cage."""
+    """Variables set in the cage; ``{tmp}`` in a value is the temporary folder, which is not /tmp in every sandbox."""
     pass_environment: tuple[str, ...] = ()
     """Names of the host's variables that the cage may see. Everything else is cleared."""
     mounts: dict[str, Path] = Field(default_factory=dict)
