@@ -45,7 +45,6 @@ class Limits(NamedTuple):
             resource.RLIMIT_FSIZE: self.file_size,
             resource.RLIMIT_NPROC: self.processes,
             resource.RLIMIT_CPU: self.cpu_s,
-            resource.RLIMIT_NOFILE: self.open_files,
             # 1 and not 0: where cores go to a program of the host's, the kernel pipes them there whatever the limit, unless it is 1
             resource.RLIMIT_CORE: 1,
         }
@@ -54,6 +53,10 @@ class Limits(NamedTuple):
                 resource.setrlimit(limit, (value, value))
         for limit in (resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
             resource.setrlimit(limit, (0, 0))
+
+    def close_the_door(self) -> None:
+        """The limit on descriptors, apart: those that are on their way through a socket count against it for all of a uid."""
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self.open_files, self.open_files))
 
 
 def check(result: int, what: str) -> None:

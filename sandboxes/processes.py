@@ -5,13 +5,16 @@ from collections.abc import Iterable
 
 
 def stopped(pids: Iterable[int]) -> bool:
-    """Are all threads of all these processes stopped or dead? A leader that ended says nothing of its threads."""
+    """Are all threads of all these processes stopped, dead, or in a wait of the kernel's after which they stop?
+
+    A leader that ended says nothing of its threads. A thread that starts a program waits in the kernel for one that is stopped.
+    """
     for pid in pids:
         try:
             threads = os.listdir(f"/proc/{pid}/task")
         except OSError:
             continue  # it ended between the two looks
-        if not all(_state(f"/proc/{pid}/task/{thread}/stat") in b"TtZX" for thread in threads):
+        if not all(_state(f"/proc/{pid}/task/{thread}/stat") in b"TtZXD" for thread in threads):
             return False
     return True
 

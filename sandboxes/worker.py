@@ -153,12 +153,23 @@ class Worker:
         began = time.monotonic_ns()
 
         control = theirs.fileno() if theirs else None
-        pid = self._scope.fork(Job(lambda: run_child(self._setting, (source, sink), self._bpf, control), Limits(*limits), text, folder))
+        job = Job(lambda: run_child(self._setting, (source, sink), self._bpf, control), Limits(*limits), text, folder)
+        try:
+            pid = self._scope.fork(job)
+        except OSError as error:  # of this machine's making: nothing of the candidate has run
+            os.write(text, f"{error}\n".encode())
+            pid = 0
+            if ours:
+                ours.close()
         for descriptor in (text, folder, source, sink):
             os.close(descriptor)
         if theirs:
             theirs.close()
-        self._running = Running(pid, began, ours)
+        if pid:
+            self._running = Running(pid, began, ours)
+        else:
+            self._scope.sweep()
+            self._judge.send(DONE.pack(b"DONE", 1, 0, 0, 0, 0, 0, 0))
 
     def _call(self, running: Running, message: bytes) -> None:
         """Let the request run until it replies. What it sent before it was asked is no reply."""

@@ -23,7 +23,10 @@ class Artefacts:
         parts = path.split("/")
         if not path.isprintable() or any(part in ("", ".", "..") for part in parts):
             raise ArtefactError(f"artefact {path!r}: a relative path of printable characters without empty parts, '.' and '..' is needed")
-        where = os.dup(self._root)
+        try:
+            where = os.dup(self._root)
+        except OSError as error:
+            raise ArtefactError(f"artefact {path}: {error.strerror}") from error
         try:
             for part in parts:
                 inner = os.open(part, _STEP, dir_fd=where)

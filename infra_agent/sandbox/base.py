@@ -64,7 +64,7 @@ class Reply:
     """What came back from one call to a standing request. ``wall_ns`` is the judge's clock, ``child_ns`` the child's: advice.
 
     ``early``: something was sent before it was asked for. ``lost``: what came was not a reply. ``moving``: a reply came, but the request
-    could not be stopped after it. ``ended``: the request is over.
+    could not be stopped after it, or took CPU time before it while it was to be stopped. ``ended``: the request is over.
     """
 
     status: Literal["ok", "error", "early", "lost", "moving", "ended", "timeout"]

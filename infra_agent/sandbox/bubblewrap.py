@@ -70,7 +70,7 @@ def _system_mounts() -> list[str]:
     argv += ["--perms", "0755", "--dir", "/etc"]
     for name in _ETC:
         argv += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    return argv
+    return [*argv, "--ro-bind", str(share.root() / "sandboxes" / "hosts"), "/etc/hosts"]
 
 
 def _python_mounts() -> list[str]:
@@ -119,6 +119,8 @@ def _device_mounts(patterns: tuple[str, ...]) -> list[str]:
 def _scratch_mounts(devices: tuple[str, ...]) -> list[str]:
     """PID 1's own /tmp, and the places over which each request mounts its scratch space."""
     argv = ["--proc", "/proc", "--dev", "/dev", *_device_mounts(devices), "--remount-ro", "/dev"]
+    # No pseudo-terminals: when one is hung up the kernel continues whoever was stopped on it.
+    argv += ["--size", "4096", "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts"]
     argv += ["--perms", "1777", "--size", str(_OWN_TMP), "--tmpfs", "/tmp"]
     for place in ("/ws", "/scratch"):
         argv += ["--perms", "0755", "--dir", place]

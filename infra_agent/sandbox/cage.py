@@ -23,6 +23,9 @@ from infra_agent.sandbox.text import last_line
 _READY_S = 60.0
 _GONE_S = 10.0
 _FEWEST_FILES = 32
+_MOST_FILES_OF_A_USER = 600
+"""Descriptors on their way through sockets count for all of a uid together: a request must not use up what its host may have there."""
+_IDLE_CPU_NS = 5_000_000
 _STATUS: dict[int, Literal["ok", "error", "early", "lost"]] = {
     wire.OK: "ok", wire.ERROR: "error", wire.EARLY: "early", wire.LOST: "lost",
 }  # fmt: skip
@@ -140,9 +143,12 @@ class Cage(Sandbox):
     def _watch(self, exchange: Exchange) -> None:
         """Drain a service's text and see to its limits, while nobody waits for it."""
         while self._exchange is exchange:
-            passed = exchange.look()
+            try:
+                passed = exchange.look()
+            except OSError:
+                passed = "broken"  # the host cannot look: what nobody watches does not run
             if passed:
-                exchange.finished = b"", passed
+                exchange.finish(b"", passed)
                 self.kill()
                 return
             time.sleep(accounting.LOOK_S)
@@ -169,9 +175,9 @@ class Cage(Sandbox):
         """Descriptors of a process. Where nothing counts the kernel's own memory, full sockets must not hold more than the request may."""
         limits = self.profile.limits
         if self._accounting.look_s is None:
-            return limits.open_files
+            return limits.open_files if os.geteuid() == 0 else min(limits.open_files, _MOST_FILES_OF_A_USER)
         affordable = (limits.memory_mb << 20) // (limits.processes * accounting.socket_bytes())
-        return max(_FEWEST_FILES, min(limits.open_files, affordable))
+        return max(_FEWEST_FILES, min(limits.open_files, affordable, _MOST_FILES_OF_A_USER))
 
     def _under_way(self) -> Exchange:
         if self._exchange is None:
@@ -183,10 +189,15 @@ class Cage(Sandbox):
         exchange = self._under_way()
         self._sequence += 1
         message = wire.CALL.pack(b"CALL", self._sequence, first, count)
-        idle = self._accounting.clock_ns() - self._held_at
-        began = time.perf_counter_ns()
-        exchange.tell(message)
-        return replace(self._await_reply(began, timeout_s), idle_cpu_ns=idle)
+        try:
+            idle = self._accounting.clock_ns() - self._held_at
+            began = time.perf_counter_ns()
+            exchange.tell(message)
+            reply = self._await_reply(began, timeout_s)
+        except OSError as error:
+            raise SandboxError(f"a call could not be made: {error}") from error
+        late = reply.status == "ok" and idle > _IDLE_CPU_NS
+        return replace(reply, idle_cpu_ns=idle, status="moving" if late else reply.status)
 
     def _await_reply(self, began: int, timeout_s: float | None) -> Reply:
         exchange = self._under_way()
@@ -199,7 +210,7 @@ class Cage(Sandbox):
                 self._held_at = self._accounting.clock_ns()
                 return Reply(_STATUS[status] if wire.HELD.unpack(after)[1] else "moving", wall, ns)
             message = after
-        exchange.finished = (message, broke)
+        exchange.finish(message, broke)
         return Reply("timeout" if broke == "timeout" else "ended", wall)
 
     def put(self, section: str, data: bytes) -> None:
@@ -226,10 +237,13 @@ class Cage(Sandbox):
             message, broke = exchange.receive(timeout_s)
             if broke or len(message) != wire.DONE.size:
                 self._kill()
-            self._files = exchange.files()
+            self._files = exchange.take_files()
             result = exchange.outcome(message, broke, stopped=stopped)
             if result.ended not in ("ok", "stopped"):
                 self._kill()
+        except OSError as error:
+            self._kill()
+            raise SandboxError(f"a request's end could not be read: {error}") from error
         except BaseException:
             self._kill()
             raise
@@ -251,10 +265,10 @@ class Cage(Sandbox):
 
     def connect(self, port: int, timeout_s: float) -> socket.socket:
         """A TCP connection to a port on the cage's own loopback: PID 1 makes the socket, whose network is the cage's."""
-        try:
-            made = self._under_way().ask_socket(timeout_s)
-        except SandboxError as error:
-            raise ServiceEndedError("no service is under way") from error
+        if self.isolation != "full":
+            raise SandboxError(f"isolation {self.isolation} has no network of its own")
+        exchange = self._exchange
+        made = exchange.ask_socket() if exchange else None
         if made is None:
             raise ServiceEndedError("the service has ended")
         made.settimeout(timeout_s)

@@ -124,10 +124,15 @@ class Landlock(_Direct):
         always = (
             "no namespaces: host name, process numbers and the host's clock are shared",
             "disk is watched, not held",
-            "times of this user's files can be set to now",
+            "a request that forks and ends without pause can slip a stop or a count; the CPU time it takes is seen",
+            "multiprocessing's semaphores and shared memory are refused",
         )
-        missing = landlock.missing()
-        return (*always, *missing, *(() if self.own_uid() else ("same uid as this program",)))
+        same_uid = (
+            "same uid as this program",
+            "times of this user's files can be set to now",
+            "chmod, chown, utime and extended attributes are refused, and with them some tools",
+        )
+        return (*always, *landlock.missing(), *(() if self.own_uid() else same_uid))
 
     def own_uid(self) -> bool:
         """Only root can change it, and the other uid must be able to read Python and this project."""
@@ -146,7 +151,7 @@ class Landlock(_Direct):
 
     def filter(self, profile: Profile, counted: bool) -> bytes:
         """Nothing but connected pairs of sockets: the host's network is right there."""
-        return seccomp.program(profile.ptrace, namespaces=False, buffers=counted)
+        return seccomp.program(profile.ptrace, namespaces=False, buffers=counted, metadata=self.own_uid())
 
     def launch(self, launch: Launch) -> Started:
         """Start the worker with the list of what its requests may read."""

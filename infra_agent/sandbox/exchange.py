@@ -17,6 +17,9 @@ from infra_agent.sandbox.base import Ended, Result
 from infra_agent.sandbox.mapping import Mappings
 from infra_agent.sandbox.profile import Limits
 
+_LATEST_LOOK_S = 0.5
+_ASK_S = 10.0
+
 
 class Exchange:
     """Messages with PID 1 while one request runs. Text is drained all the while, limits are watched where nobody else holds them.
@@ -33,7 +36,7 @@ class Exchange:
         self._began = time.monotonic()
         self._held = ExitStack()
         self._held.callback(memory.close)
-        self._lock = threading.Lock()
+        self._lock, self._asking = threading.RLock(), threading.Lock()
         self._files: Artefacts | None = None
         self.text = bytearray()
         self.finished: tuple[bytes, Ended | None] | None = None
@@ -68,7 +71,7 @@ class Exchange:
         try:
             socket.send_fds(self._judge, [message], descriptors)
         except OSError:
-            self.finished = b"", "broken"
+            self.finish(b"", "broken")
         self._folder_theirs.close()
 
     def tell(self, message: bytes) -> None:
@@ -76,7 +79,7 @@ class Exchange:
         try:
             self._judge.send(message)
         except OSError:
-            self.finished = self.finished or (b"", "broken")
+            self.finish(b"", "broken")
 
     def receive(self, timeout_s: float) -> tuple[bytes, Ended | None]:
         """PID 1's next message, or how the request has to be ended because none came or a limit was passed."""
@@ -100,7 +103,7 @@ class Exchange:
     def look(self, left: float = LOOK_S) -> Ended | None:
         """Drain the text, see to the limits; which of them was passed. ``left``: seconds that there are for it.
 
-        A look at memory costs what the request made it cost, so the next comes ten times as late, and none that could be late itself.
+        A look costs what the request made it cost, so after a slow one the next comes later, but never much.
         """
         with self._lock:
             if not self._drain():
@@ -110,7 +113,7 @@ class Exchange:
                 return None
             passed = self._passed()
             took = time.monotonic() - began
-            self._next_look = began + max(self._look_s, 10 * took)
+            self._next_look = began + max(self._look_s, min(10 * took, _LATEST_LOOK_S))
             return passed
 
     def _drain(self) -> bool:
@@ -139,30 +142,43 @@ class Exchange:
 
     def files(self) -> Artefacts | None:
         """The scratch folder, once the request has handed it over: before it ran anything of the candidate's."""
-        if self._files is None:
-            try:
-                _, descriptors, _, _ = socket.recv_fds(self._folder, 1, 1)
-            except BlockingIOError:
-                return None
-            self._files = Artefacts(descriptors[0]) if descriptors else None
-        return self._files
+        with self._lock:
+            if self._files is None:
+                try:
+                    _, descriptors, _, _ = socket.recv_fds(self._folder, 1, 1)
+                except OSError:
+                    return None
+                self._files = Artefacts(descriptors[0]) if descriptors else None
+            return self._files
 
-    def ask_socket(self, timeout_s: float) -> socket.socket | None:
-        """A TCP socket made by PID 1, not connected; None when the request ended instead."""
-        if self.finished:
+    def take_files(self) -> Artefacts | None:
+        """The same, for the caller to close."""
+        files, self._files = self.files(), None
+        return files
+
+    def ask_socket(self) -> socket.socket | None:
+        """A TCP socket made by PID 1, not connected; None when the request ended instead. Any thread may ask."""
+        with self._asking:
+            if self.finished:
+                return None
+            self.tell(b"SOCK")
+            self._judge.settimeout(_ASK_S)
+            try:
+                message, descriptors, _, _ = socket.recv_fds(self._judge, 64, 1)
+            except OSError:
+                message, descriptors = b"", []
+            finally:
+                self._judge.settimeout(None)
+            if descriptors:
+                return socket.socket(fileno=descriptors[0])
+            self.finish(message, None if message else "broken")
             return None
-        self.tell(b"SOCK")
-        self._judge.settimeout(timeout_s)
-        try:
-            message, descriptors, _, _ = socket.recv_fds(self._judge, 64, 1)
-        except OSError:
-            message, descriptors = b"", []
-        finally:
-            self._judge.settimeout(None)
-        if descriptors:
-            return socket.socket(fileno=descriptors[0])
-        self.finished = (message, None) if message else (b"", "broken")
-        return None
+
+    def finish(self, message: bytes, broke: Ended | None) -> None:
+        """Keep how it ended, whoever learns it first."""
+        with self._lock:
+            if self.finished is None:
+                self.finished = message, broke
 
     def outcome(self, message: bytes, broke: Ended | None, *, stopped: bool) -> Result:
         """The request's result: from PID 1's last message, or from why it had to be ended."""
@@ -183,6 +199,10 @@ class Exchange:
 
     def close(self) -> None:
         """Give back descriptors and memory; the files stay with who took them. Safe to call twice."""
+        with self._lock:
+            files, self._files = self._files, None
+        if files:
+            files.close()
         self._held.close()
 
 

@@ -78,7 +78,12 @@ class Mappings:
             raise SandboxError(f"a request needs {size >> 20} MiB in and {layout.end >> 20} MiB out; the profile allows {allowed}")
         self.layout = layout
         self.in_fd, self._in = _memory("cage-in", size, _SEAL_FUTURE_WRITE)
-        self.out_fd, self._out = _memory("cage-out", layout.end, 0)
+        try:
+            self.out_fd, self._out = _memory("cage-out", layout.end, 0)
+        except OSError:
+            self._in.close()
+            os.close(self.in_fd)
+            raise
         self._in[:8] = struct.pack("<Q", len(head))
         self._in[8 : 8 + len(head)] = head
         for name, data in sections.items():
@@ -121,7 +126,11 @@ class Mappings:
 def _memory(name: str, size: int, seals: int) -> tuple[int, mmap.mmap]:
     """Anonymous memory of exactly ``size`` bytes for good, as a descriptor and the host's own view of it."""
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, size)
-    view = mmap.mmap(descriptor, size)
-    fcntl.fcntl(descriptor, _F_ADD_SEALS, _SEAL_SHRINK | _SEAL_GROW | _SEAL_SEAL | seals)
+    try:
+        os.ftruncate(descriptor, size)
+        view = mmap.mmap(descriptor, size)
+        fcntl.fcntl(descriptor, _F_ADD_SEALS, _SEAL_SHRINK | _SEAL_GROW | _SEAL_SEAL | seals)
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor, view

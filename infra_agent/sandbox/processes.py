@@ -42,19 +42,32 @@ def _threads(pid: int) -> list[str]:
     return [folder for folder in folders if (fields := _stat(f"{folder}/stat")) and fields[0] not in (b"Z", b"X")]
 
 
-def memory(pid: int) -> tuple[int, int]:
-    """(private, shared) bytes of a process, what it shares with others divided among them; (0, 0) when it ended.
+def memory(pid: int) -> int:
+    """Bytes of a process, what it shares with others divided among them; 0 when it ended. Costs a walk over all it has mapped.
 
-    Where the proportional figures may not be read, the resident ones stand in: they count shared pages once for each process.
+    Where the proportional figures may not be read, the resident ones stand in.
     """
     for folder in _threads(pid)[:1]:  # of a thread that lives: when the first has ended, the process's own files are empty
-        for name, private, shared in (("smaps_rollup", "Pss_Anon:", "Pss_Shmem:"), ("status", "RssAnon:", "RssShmem:")):
-            try:
-                with open(f"{folder}/{name}", encoding="utf-8", errors="replace") as file:
-                    return _kilobytes(file.read(), private, shared)
-            except OSError:
-                continue  # hidden, or it ended; the resident size is public
-    return 0, 0
+        found = _kilobytes(f"{folder}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:")
+        return found or resident(pid)
+    return 0
+
+
+def resident(pid: int) -> int:
+    """At least the bytes of a process, page tables included: shared pages count once for each. Costs nothing to speak of."""
+    for folder in _threads(pid)[:1]:
+        return _kilobytes(f"{folder}/status", b"RssAnon:", b"RssShmem:", b"VmPTE:")
+    return 0
+
+
+def _kilobytes(path: str, *names: bytes) -> int:
+    """Bytes that the lines of these names add up to; 0 when the file cannot be read. A process chooses its own name, so bytes it is."""
+    try:
+        with open(path, "rb") as file:
+            lines = file.read().split(b"\n")
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(names))
 
 
 def cpu_ns(pids: set[int]) -> int:
@@ -67,11 +80,6 @@ def cpu_ns(pids: set[int]) -> int:
         except (OSError, IndexError):
             continue  # it ended between the two looks
     return total
-
-
-def _kilobytes(text: str, private: str, shared: str) -> tuple[int, int]:
-    fields = {words[0]: words[1] for line in text.splitlines() if len(words := line.split()) > 1}
-    return int(fields.get(private, 0)) << 10, int(fields.get(shared, 0)) << 10
 
 
 def threads_of(uid: int) -> int:

@@ -14,7 +14,7 @@ EPERM, ENOSYS, EAFNOSUPPORT = 1, 38, 97
 
 _TRACING = "ptrace process_vm_readv process_vm_writev kcmp".split()
 _DENIED = """
-pidfd_getfd timer_create io_setup
+pidfd_getfd io_setup
 mount umount2 pivot_root chroot unshare setns fsopen fsconfig fsmount move_mount open_tree mount_setattr
 bpf perf_event_open userfaultfd keyctl add_key request_key io_uring_setup io_uring_enter io_uring_register
 open_by_handle_at name_to_handle_at kexec_load kexec_file_load init_module finit_module delete_module
@@ -44,12 +44,12 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
 
 @cache
-def program(ptrace: bool = False, namespaces: bool = True, buffers: bool = True) -> bytes:
+def program(ptrace: bool = False, namespaces: bool = True, buffers: bool = True, metadata: bool = True) -> bytes:
     """BPF bytes (8 an instruction). Raises SandboxError when libseccomp is missing: never a silent skip.
 
-    ``ptrace`` lets processes of a request trace each other. Without ``namespaces`` no sockets can be made but connected pairs, and no
-    file's mode, owner or times be changed: the host's network and files are right there. Without ``buffers`` sockets keep the size they
-    are born with: for where nobody counts what they hold.
+    ``ptrace`` lets processes of a request trace each other. Without ``namespaces`` no sockets can be made but connected pairs: the host's
+    network is right there. Without ``metadata`` no file's mode, owner or times can be changed: the host's files are there, and of the same
+    uid. Without ``buffers`` sockets keep the size they are born with: for where nobody counts what they hold.
     """
     try:
         import pyseccomp
@@ -59,14 +59,18 @@ def program(ptrace: bool = False, namespaces: bool = True, buffers: bool = True)
     deny = pyseccomp.ERRNO(EPERM)
     for name in _DENIED + ([] if ptrace else _TRACING):
         _add(rules, deny, name)
-    for number in _LATER:
+    for number in ("timer_create", *_LATER):  # a timer could continue a stopped process; programs do without
         rules.add_rule(pyseccomp.ERRNO(ENOSYS), number)
     _deny_by_argument(rules, pyseccomp)
     if namespaces:
         for family in _DENIED_FAMILIES:
             rules.add_rule(pyseccomp.ERRNO(EAFNOSUPPORT), "socket", _is(pyseccomp, 0, family))
     else:
-        _deny_what_namespaces_would_hold(rules, pyseccomp)
+        _deny_the_hosts_network(rules, pyseccomp)
+    for name in () if metadata else _METADATA:
+        _add(rules, deny, name)
+    if not metadata:
+        rules.add_rule(deny, "utimensat", pyseccomp.Arg(2, pyseccomp.NE, 0))  # with no times given it is what touch does
     for option in () if buffers else _BUFFER_OPTIONS:
         rules.add_rule(deny, "setsockopt", _is(pyseccomp, 1, _SOL_SOCKET), _is(pyseccomp, 2, option))
     with tempfile.TemporaryFile() as file:
@@ -98,12 +102,10 @@ def _deny_by_argument(rules: Any, seccomp: Any) -> None:
     rules.add_rule(deny, "prctl", _is(seccomp, 0, _PR_SET_PDEATHSIG), _is(seccomp, 1, _SIGCONT))
 
 
-def _deny_what_namespaces_would_hold(rules: Any, seccomp: Any) -> None:
-    """The host's network, and the modes, owners and times of its files."""
+def _deny_the_hosts_network(rules: Any, seccomp: Any) -> None:
+    """For where there is no network namespace."""
     deny = seccomp.ERRNO(EPERM)
-    for name in ["socket", *_METADATA]:
-        _add(rules, deny, name)
-    rules.add_rule(deny, "utimensat", seccomp.Arg(2, seccomp.NE, 0))  # with no times given it is what touch does
+    _add(rules, deny, "socket")
     for kind in _UNCONNECTED:  # an end of such a pair can still send to any address
         rules.add_rule(deny, "socketpair", _is(seccomp, 1, kind, _SOCKET_TYPE))
 

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from infra_agent.errors import SandboxError
-from infra_agent.sandbox import accounting
+from infra_agent.sandbox import accounting, processes
 from infra_agent.sandbox.cage import Cage
 from infra_agent.sandbox.cgroup import V1, V2
 from infra_agent.sandbox.pool import CagePool
@@ -260,3 +261,48 @@ with Cage(Profile(name="f", about="", limits=Limits(cpu_s=2000))) as cage:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.startswith("SandboxError a request could not be set up: "), done.stdout
+
+
+def test_there_are_no_pseudo_terminals(reference: Cage) -> None:
+    """The kernel continues a stopped session leader when its terminal hangs up, which somebody else may bring about."""
+    said = reference.run(SHELL, {"command": "python3 -c 'import os; os.openpty()' 2>&1 | tail -1; ls /dev/pts"}).text
+    assert said in (b"FileNotFoundError: [Errno 2] No such file or directory\n", b"OSError: out of pty devices\n"), said
+
+
+def test_localhost_has_an_address(reference: Cage) -> None:
+    command = "python3 -c 'import socket; print(socket.gethostbyname(\"localhost\"))'"
+    assert reference.run(SHELL, {"command": command}).text == b"127.0.0.1\n"
+
+
+def test_a_name_that_looks_like_a_figure_is_not_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in (V1, V2):
+        monkeypatch.setattr(kind, "make", classmethod(lambda cls, name, own: None))
+    code = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'\\x0bRssAnon: x', 0, 0, 0); x = bytearray(400 << 20); time.sleep(2)"
+    with Cage(Profile(name="n", about="", limits=Limits(memory_mb=200))) as cage:
+        assert cage.run("named", {}, {"tree": pack({"named.py": code.encode()})}).ended == "oom"
+
+
+def test_cpu_time_that_a_stopped_cage_takes_shows(reference: Cage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever continued it, the judge sees that it ran: here the host itself does."""
+    code = """
+import os, threading
+from sandboxes.runtime import request
+def spin():
+    while True:
+        pass
+threading.Thread(target=spin, daemon=True).start()
+request.current().serve(lambda first, count: None)
+"""
+    assert reference.start("spin", {}, {"tree": pack({"spin.py": code.encode()})}).status == "ok"
+    assert reference.call().status == "ok"
+    assert reference._started
+    below = processes.descendants(reference._started.pid1)
+    for pid in below:
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(0.2)
+    for pid in below:
+        os.kill(pid, signal.SIGSTOP)
+    reply = reference.call()
+    assert reply.status == "moving" and reply.idle_cpu_ns > 50_000_000
+    assert reference.call().status == "ok"
+    reference.stop()
