@@ -63,7 +63,7 @@ class Backend(Protocol):
     def refusal(self) -> str | None:
         """Why it cannot be had here, with the line that mends it; None when it can."""
 
-    def filter(self, profile: Profile, counted: bool) -> bytes:
+    def filter(self, profile: Profile, mounts: dict[str, Path], counted: bool) -> bytes:
         """The seccomp program of its requests; empty for none. ``counted``: what the kernel holds for them is held against a limit."""
 
     def launch(self, launch: Launch) -> Started:
@@ -72,7 +72,7 @@ class Backend(Protocol):
     def advice(self, text: str) -> str:
         """What usually helps when starting ended with ``text``, as a clause; empty when nothing is known."""
 
-    def process_limit(self, wanted: int) -> int:
+    def process_limit(self, wanted: int, mounts: dict[str, Path]) -> int:
         """The RLIMIT_NPROC with which a request may start ``wanted`` processes: the kernel counts all of a uid."""
 
     def place(self, target: str, mounts: dict[str, Path]) -> str:

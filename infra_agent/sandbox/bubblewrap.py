@@ -215,7 +215,7 @@ class Bubblewrap:
         text = done.stderr.strip().splitlines()
         return f"bubblewrap: {text[-1] if text else 'no message'}{advice(done.stderr)}"
 
-    def filter(self, profile: Profile, counted: bool) -> bytes:
+    def filter(self, profile: Profile, mounts: dict[str, Path], counted: bool) -> bytes:
         """Sockets are harmless in a network namespace of its own."""
         return seccomp.program(profile.ptrace, buffers=counted)
 
@@ -223,7 +223,7 @@ class Bubblewrap:
         """Namespaces are what is refused as a rule."""
         return advice(text)
 
-    def process_limit(self, wanted: int) -> int:
+    def process_limit(self, wanted: int, mounts: dict[str, Path]) -> int:
         """A cage has a user namespace, or uids, of its own."""
         return wanted
 

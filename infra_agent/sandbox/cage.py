@@ -58,7 +58,7 @@ class Cage(Sandbox):
             raise
 
     def _start(self, hidden: tuple[Path, ...]) -> None:
-        self._processes = self._backend.process_limit(self.profile.limits.processes)
+        self._processes = self._backend.process_limit(self.profile.limits.processes, self._mounts)
         self._accounting = accounting.choose()
         self._resources.callback(lambda: self._accounting.close())
         self._judge, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -87,7 +87,7 @@ class Cage(Sandbox):
         try:
             if started.pid1 >= 0:
                 self._adopt(started.pid1)
-            self._judge.send(self._backend.filter(self.profile, self._accounting.look_s is None) or b"-")
+            self._judge.send(self._backend.filter(self.profile, self._mounts, self._accounting.look_s is None) or b"-")
             message = self._judge.recv(64)
         except OSError:
             message = b""  # what it printed says why

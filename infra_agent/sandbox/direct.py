@@ -88,11 +88,11 @@ class _Direct:
         """What it prints says it all."""
         return ""
 
-    def process_limit(self, wanted: int) -> int:
+    def process_limit(self, wanted: int, mounts: dict[str, Path]) -> int:
         """On top of what this user runs already, unless requests are another uid."""
-        return wanted if self.own_uid() else wanted + processes.threads_of(os.getuid())
+        return wanted if self.own_uid(mounts) else wanted + processes.threads_of(os.getuid())
 
-    def own_uid(self) -> bool:
+    def own_uid(self, mounts: dict[str, Path]) -> bool:
         """Are requests a uid of their own?"""
         return False
 
@@ -132,11 +132,11 @@ class Landlock(_Direct):
             "times of this user's files can be set to now",
             "chmod, chown, utime and extended attributes are refused, and with them some tools",
         )
-        return (*always, *landlock.missing(), *(() if self.own_uid() else same_uid))
+        return (*always, *landlock.missing(), *(() if self.own_uid({}) else same_uid))
 
-    def own_uid(self) -> bool:
-        """Only root can change it, and the other uid must be able to read Python and this project."""
-        needed = [*python_prefixes(), share.root()]
+    def own_uid(self, mounts: dict[str, Path]) -> bool:
+        """Only root can change it, and the other uid must be able to reach Python, this project and what is mounted."""
+        needed = [*python_prefixes(), share.root(), *(path.resolve() for path in mounts.values())]
         return os.geteuid() == 0 and all(folder.stat().st_mode & stat.S_IXOTH for path in needed for folder in (path, *path.parents))
 
     def refusal(self) -> str | None:
@@ -149,9 +149,9 @@ class Landlock(_Direct):
             return str(error)
         return None
 
-    def filter(self, profile: Profile, counted: bool) -> bytes:
+    def filter(self, profile: Profile, mounts: dict[str, Path], counted: bool) -> bytes:
         """Nothing but connected pairs of sockets: the host's network is right there."""
-        return seccomp.program(profile.ptrace, namespaces=False, buffers=counted, metadata=self.own_uid())
+        return seccomp.program(profile.ptrace, namespaces=False, buffers=counted, metadata=self.own_uid(mounts))
 
     def launch(self, launch: Launch) -> Started:
         """Start the worker with the list of what its requests may read."""
@@ -161,7 +161,7 @@ class Landlock(_Direct):
             if covering:
                 raise SandboxError(f"landlock shows {covering} whole and cannot hide {path} in it; use bubblewrap, or move one of them")
         variables = {"CAGE_CONFINE": "landlock", "CAGE_READABLE": ":".join(readable)}
-        if self.own_uid():
+        if self.own_uid(launch.mounts):
             variables["CAGE_UIDS"] = str(userns.host_uid())
         return self._launch(launch, variables)
 
@@ -178,7 +178,7 @@ class Open(_Direct):
         """It always works."""
         return None
 
-    def filter(self, profile: Profile, counted: bool) -> bytes:
+    def filter(self, profile: Profile, mounts: dict[str, Path], counted: bool) -> bytes:
         """None."""
         return b""
 
