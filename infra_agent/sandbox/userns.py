@@ -9,7 +9,8 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import IO
 
 from infra_agent.errors import SandboxError
 
@@ -30,10 +31,15 @@ def mapped_namespace() -> Iterator[int]:
     base = host_uid()
     if shutil.which(_HOLDER[0]) is None:
         raise SandboxError("unshare is missing; install it: apt install util-linux")
-    holder = subprocess.Popen(_HOLDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    with holder:
-        assert holder.stdin and holder.stdout
-        if holder.stdout.readline() != b"\n":
+    with ExitStack() as held:
+        # Pipes of our own: Popen's leak when it runs out of descriptors half way (CPython 3.11.2)
+        stay, let_go = _pipe(held)
+        told, tell = _pipe(held)
+        holder = subprocess.Popen(_HOLDER, stdin=stay, stdout=tell, stderr=subprocess.DEVNULL)
+        held.callback(holder.wait)
+        held.callback(let_go.close)  # first: cat ends
+        tell.close()
+        if told.readline() != b"\n":
             raise SandboxError("user namespaces are refused on this host; allow them: sysctl user.max_user_namespaces=10000")
         try:
             for kind in ("uid", "gid"):
@@ -43,8 +49,11 @@ def mapped_namespace() -> Iterator[int]:
             advice = "this root is one of a container: run outside it, or as an ordinary user"
             raise SandboxError(f"uids from {_HOST_UID_BASE} up cannot be mapped ({error.strerror}); {advice}") from error
         descriptor = os.open(f"/proc/{holder.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-        holder.stdin.close()  # cat ends; the descriptor keeps the namespace
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
+        held.callback(os.close, descriptor)
+        let_go.close()  # cat ends; the descriptor keeps the namespace
+        yield descriptor
+
+
+def _pipe(held: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
+    read, write = os.pipe()
+    return held.enter_context(os.fdopen(read, "rb")), held.enter_context(os.fdopen(write, "wb"))
