@@ -16,10 +16,10 @@ from tests.support import rows_task
 
 SHELL = "sandboxes.runtime.shell"
 TRACE = """
-import ctypes, os, sys
+import ctypes, os, signal
 child = os.fork()
 if child == 0:
-    os.pause() if hasattr(os, "pause") else __import__("signal").pause()
+    signal.pause()
 print("traced" if ctypes.CDLL(None).ptrace(16, child, None, None) == 0 else "refused")
 os.kill(child, 9)
 """

@@ -70,6 +70,7 @@ def test_closing_twice_closes_nothing_of_others(reference: Cage) -> None:
     reference.close()
     reference.close()
     for descriptor in others:
+        assert os.readlink(f"/proc/self/fd/{descriptor}") == "/dev/null"
         os.close(descriptor)
 
 
