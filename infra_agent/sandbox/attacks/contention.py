@@ -14,7 +14,7 @@ _CALL_S = 3.0
 _BUSY = 2.0
 """Turns between two calls, in parts of the turns in 50 ms of a call. One that was never stopped has 8, for a pause of 0.4 s."""
 _IDLE_NS = 20_000_000
-_SEEN_EARLY_NS = 50_000_000
+_SEEN_EARLY_NS = 200_000_000
 
 _HEAD = """
 import mmap, os, socket, struct, sys, time
