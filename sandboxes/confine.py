@@ -54,7 +54,7 @@ class Limits(NamedTuple):
         for limit in (resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
             resource.setrlimit(limit, (0, 0))
 
-    def close_the_door(self) -> None:
+    def limit_files(self) -> None:
         """The limit on descriptors, apart: those that are on their way through a socket count against it for all of a uid."""
         resource.setrlimit(resource.RLIMIT_NOFILE, (self.open_files, self.open_files))
 

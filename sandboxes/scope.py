@@ -45,7 +45,7 @@ class Job(NamedTuple):
         self.limits.apply()
         with socket.socket(fileno=self.folder) as channel:
             socket.send_fds(channel, [b"F"], [scratch])
-        self.limits.close_the_door()
+        self.limits.limit_files()
         self.body()
 
     def in_own_session(self, place: str, uid: int | None) -> None:

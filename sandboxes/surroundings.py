@@ -11,6 +11,7 @@ SCRATCH = "/scratch"
 PLACES = {"ws": "/ws", "tmp": "/tmp", "shm": "/dev/shm"}
 """Folders of a request's scratch space -> where a cage shows them."""
 _READ_ONLY, _NOSUID_NODEV, _NOSUID_NODEV_NOEXEC, _REMOUNT, _BIND, _DETACH = 1, 2 | 4, 2 | 4 | 8, 32, 4096, 2
+# No port stays taken after its use, no connection holds megabytes.
 _NETWORK = {"tcp_max_tw_buckets": "0", "tcp_wmem": "4096 16384 212992", "tcp_rmem": "4096 87380 212992"}
 _SIOCSIFFLAGS, _UP_RUNNING = 0x8914, 0x1 | 0x40
 
@@ -26,17 +27,12 @@ def mount_scratch(limits: Limits) -> None:
         check(libc.mount(folder.encode(), place.encode(), None, _BIND, None), f"mount {place}")
 
 
-def tame_network(proc: str) -> None:
-    """Let no port stay taken after its use, and no connection hold megabytes. ``proc``: a /proc of the network to set up."""
-    for name, value in _NETWORK.items():
-        with open(f"{proc}/sys/net/ipv4/{name}", "w") as file:
-            file.write(value)
-
-
 def mount_proc() -> None:
     """A /proc of the caller's own pid and network namespace, read-only once the network is set up."""
     check(libc.mount(b"proc", b"/proc", b"proc", _NOSUID_NODEV_NOEXEC, None), "mount /proc")
-    tame_network("/proc")
+    for name, value in _NETWORK.items():
+        with open(f"/proc/sys/net/ipv4/{name}", "w") as file:
+            file.write(value)
     check(libc.mount(None, b"/proc", None, _NOSUID_NODEV_NOEXEC | _READ_ONLY | _REMOUNT | _BIND, None), "remount /proc")
 
 
