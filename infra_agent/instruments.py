@@ -10,6 +10,7 @@ from infra_agent import share
 from infra_agent.errors import UsageError
 from infra_agent.frozen import Frozen, one_line
 from infra_agent.session.observation import Trust
+from infra_agent.task.spec import PlatformName
 
 
 class Argument(Frozen):
@@ -27,16 +28,22 @@ class Instrument(Frozen):
     name: str
     about: str
     """One paragraph for the model: what it says, when to use it, what it does not hold."""
-    evidence: Literal["tensors", "static", "report", "events", "counts", "figures", "tests"]
+    evidence: Literal["tensors", "timing", "static", "report", "events", "counts", "figures", "tests"]
     trust: Trust
-    profile: str
-    """Sandbox profile it runs under."""
+    profiles: dict[PlatformName, str]
+    """Platform -> sandbox profile it runs under; platforms that are missing it has nothing to say about."""
     program: str
     """Module run in the cage, ``python -m`` style."""
     needs: tuple[str, ...] = ()
     """Python packages that must be installed on the host."""
     cost: Literal["milliseconds", "seconds", "minutes"]
     arguments: dict[str, Argument] = Field(default_factory=dict)
+
+    def profile(self, platform: PlatformName) -> str:
+        """The profile on a platform; raises UsageError where it has none."""
+        if platform not in self.profiles:
+            raise UsageError(f"instrument {self.name} does not work on platform {platform}; it does on {', '.join(self.profiles)}")
+        return self.profiles[platform]
 
 
 def names() -> list[str]:

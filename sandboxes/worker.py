@@ -213,11 +213,12 @@ class Worker:
     def _hold(self) -> bool:
         """See that everything is stopped, after the judge's clock: a signal is only a wish, and others can be sent to take it back."""
         deadline = time.monotonic() + HOLD_S
+        os.sched_yield()  # what shares this core takes its signal now
         while not self._scope.still():
             if time.monotonic() > deadline:
                 return False
             self._scope.signal(signal.SIGSTOP)
-            time.sleep(0.0001)
+            time.sleep(0.00005)
         return True
 
     def _finished(self, running: Running) -> bool:

@@ -1,27 +1,48 @@
 """Instrument ``accuracy``: evidence kind ``tensors``. What it concludes is nothing: the judge compares the bytes."""
 
 import json
+import os
 import time
+from typing import Any
 
-from sandboxes.runtime import entry, interpreter, request, tensors
+from sandboxes.runtime import entry, request, tensors
+from sandboxes.runtime.request import Request
+
+
+def call(asked: Request) -> dict[str, Any]:
+    """One call of the entry; outputs into the judge's slots. Returns what it took, what is missing, and inputs that it overwrote."""
+    arrays, mutates = tensors.read(asked.sections["inputs"]), asked.args["entry"].get("mutates", [])
+    function = entry.load(asked.args)
+    sums = entry.checksums(arrays, mutates)
+    began = time.perf_counter()
+    outputs = entry.call(function, arrays, mutates)
+    seconds = time.perf_counter() - began
+    problems = tensors.fill_slots(asked, outputs)
+    after = entry.checksums(arrays, mutates)
+    return {
+        "entry_s": seconds, "problems": problems, "loaded": entry.loaded_files(),
+        "changed": [name for name, value in sums.items() if after[name] != value],
+    }  # fmt: skip
+
+
+def call_emulated(asked: Request) -> dict[str, Any]:
+    """The same on Triton's interpreter: besides, which dots ran, and whether the emulator is still what it was."""
+    from sandboxes.runtime import interpreter, launches
+
+    interpreter.install()
+    if asked.args.get("perturbed"):
+        launches.perturb()
+    before = interpreter.fingerprint()
+    report = call(asked)
+    report["dots"] = [{**dot, "file": entry.relative(dot["file"])} for dot in interpreter.dots_by_line()]
+    report["intact"] = interpreter.fingerprint() == before
+    return report
 
 
 def main() -> None:
-    """One call of the entry; outputs into the judge's slots, then what ran and which dots it ran."""
+    """One call, and a report of it beside the outputs."""
     asked = request.current()
-    interpreter.install()
-    if asked.args.get("without_kernels"):
-        interpreter.disable_launches()
-    arrays = tensors.read(asked.sections["inputs"])
-    before = interpreter.fingerprint()
-    function = entry.load(asked.args)
-    began = time.perf_counter()
-    outputs = entry.call(function, arrays)
-    seconds = time.perf_counter() - began
-    problems = tensors.fill_slots(asked, outputs)
-    dots = [{**dot, "file": entry.relative(dot["file"])} for dot in interpreter.dots_by_line()]
-    report = {"entry_s": seconds, "problems": problems, "dots": dots, "loaded": entry.loaded_files()}
-    report["intact"] = interpreter.fingerprint() == before
+    report = call_emulated(asked) if os.environ.get("TRITON_INTERPRET") else call(asked)
     asked.write_report(json.dumps(report).encode())
 
 

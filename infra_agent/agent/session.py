@@ -75,7 +75,7 @@ def _header(
         level="L2",
         isolation=collector.isolation,
         not_held=collector.backend.not_held,
-        platform=Collector.platform,
+        platform=collector.platform,
         audited=audit_record.passed(task, options.home),
         spec=blobs.put(canonical.encode(task.spec.model_dump(mode="json"))),
         policy=blobs.put(policies.DEFAULT.read_bytes()),

@@ -4,14 +4,16 @@ from collections.abc import Sequence
 
 from infra_agent.judge import static as static_kind
 from infra_agent.judge import tensors
-from infra_agent.judge.records import DeterminismRecord, RanRecord
+from infra_agent.judge import timing as timing_kind
+from infra_agent.judge.records import DeterminismRecord, RanRecord, RepeatRecord
 from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.tensors import CompareRecord
-from infra_agent.session.observation import FileWhere, Isolation, TensorWhere, Trust
+from infra_agent.judge.timing import TimingRecord
+from infra_agent.session.observation import FileWhere, Finding, Isolation, TensorWhere, Trust
 from infra_agent.session.redaction import secrets_in
 from infra_agent.session.verdict import Check
 from infra_agent.task.patch import FileChange, changes
-from infra_agent.task.spec import Growth, Static, TaskSpec
+from infra_agent.task.spec import Growth, PlatformName, Static, TaskSpec, Timing
 from infra_agent.task.tree import matches, plain
 
 _LEVELS: tuple[Isolation, ...] = ("none", "partial", "full")
@@ -27,8 +29,11 @@ _ALWAYS_PROTECTED = (
     "usercustomize.py",
     "**/*.pth",
 )
-ACCURACY_TRUST: Trust = "in-process"
-"""On a CPU the emulator that rounds the dots sits beside the candidate; the comparison itself is the judge's."""
+
+
+def accuracy_trust(platform: PlatformName) -> Trust:
+    """The comparison is the judge's; where an emulator rounds the dots, it sits beside the candidate."""
+    return "in-process" if platform == "cpu-emulated" else "judged"
 
 
 def scope(patch: bytes, spec: TaskSpec, base_paths: frozenset[str]) -> Check:
@@ -91,15 +96,15 @@ def secrets(patch: bytes) -> Check:
     return Check(name="secrets", status="pass", trust="judged", message="no known form of a secret in the added lines")
 
 
-def accuracy(records: Sequence[CompareRecord], held_out: bool) -> Check:
+def accuracy(records: Sequence[CompareRecord], held_out: bool, platform: PlatformName) -> Check:
     """Every stage of every case within its limit."""
-    name = "held_out" if held_out else "accuracy"
+    name, trust = "held_out" if held_out else "accuracy", accuracy_trust(platform)
     assessed = [tensors.assess(record) for record in records]
     findings = sorted((f for _, _, fs in assessed for f in fs), key=lambda f: -f.magnitude)
     passed = sum(status == "pass" for status, _, _ in assessed)
     figure = f"{passed} of {len(records)} cases"
     if not records:
-        return Check(name=name, status="not_run", trust=ACCURACY_TRUST, figure=figure, message="the task has no such cases")
+        return Check(name=name, status="not_run", trust=trust, figure=figure, message="the task has no such cases")
     if findings:
         worst = findings[0]
         message = f"held-out {passed} of {len(records)} pass" if held_out else f"{worst.where}: {worst.message}"
@@ -107,14 +112,14 @@ def accuracy(records: Sequence[CompareRecord], held_out: bool) -> Check:
             name=name,
             status="fail",
             kind=worst.kind,
-            trust=ACCURACY_TRUST,
+            trust=trust,
             figure=figure,
             where=worst.where,
             message=message,
             findings=tuple(findings),
         )
     return Check(
-        name=name, status="pass", trust=ACCURACY_TRUST, figure=figure, message=f"every stage within its limit; closest: {_closest(records)}"
+        name=name, status="pass", trust=trust, figure=figure, message=f"every stage within its limit; closest: {_closest(records)}"
     )
 
 
@@ -127,8 +132,9 @@ def _closest(records: Sequence[CompareRecord]) -> str:
     return f"{stage} of {case}, {error:.1e} of {limit:.2g}"
 
 
-def growth(records: Sequence[CompareRecord], limits: Sequence[Growth]) -> Check:
+def growth(records: Sequence[CompareRecord], limits: Sequence[Growth], platform: PlatformName) -> Check:
     """How a stage's error grows from a small case to a large one."""
+    trust = accuracy_trust(platform)
     by_case = {record.case: record for record in records}
     worst, share = "", -1.0
     for limit in limits:
@@ -136,28 +142,85 @@ def growth(records: Sequence[CompareRecord], limits: Sequence[Growth]) -> Check:
         value = tensors.growth(small, large, limit.stage) if small and large else None
         if value is None:
             message = f"stage {limit.stage}: {limit.start} or {limit.to} has no figure"
-            return Check(name="growth", status="not_run", trust=ACCURACY_TRUST, message=message)
+            return Check(name="growth", status="not_run", trust=trust, message=message)
         if value / limit.max > share:
             share, worst = value / limit.max, f"{limit.stage}: {value:.3g} times from {limit.start} to {limit.to}, {limit.max:g} allowed"
     if share > 1:
-        return Check(
-            name="growth", status="fail", kind="incorrect", trust=ACCURACY_TRUST, figure=worst, message=f"error grows too fast: {worst}"
-        )
-    return Check(name="growth", status="pass", trust=ACCURACY_TRUST, figure=worst, message="error grows slower than the limit")
+        return Check(name="growth", status="fail", kind="incorrect", trust=trust, figure=worst, message=f"error grows too fast: {worst}")
+    return Check(name="growth", status="pass", trust=trust, figure=worst, message="error grows slower than the limit")
 
 
 def own_work(record: CompareRecord) -> Check:
-    """With every kernel launch removed no stage may still be right: what is, was computed elsewhere."""
+    """With everything that kernels write put off a little, no stage may still be right: what is, was computed elsewhere."""
     still = [stage for stage in record.bounds if stage in record.stages and tensors.stage_fault(record, stage) is None]
-    figure = f"{len(record.bounds) - len(still)} of {len(record.bounds)} stages gone without kernels"
+    figure = f"{len(record.bounds) - len(still)} of {len(record.bounds)} stages off with the kernels"
     if record.ended != "ok":
-        message = f"without kernels the entry ended with {record.ended}: nothing can be said"
+        message = f"with perturbed kernels the entry ended with {record.ended}: nothing can be said"
         return Check(name="own_work", status="inconclusive", trust="in-process", figure=figure, message=message)
     if still:
         where = TensorWhere(case=record.case, stage=still[0])
-        message = f"stage {still[0]} is right although no kernel ran: the work is done elsewhere"
+        message = f"stage {still[0]} is right although every kernel's result was put off: the work is done elsewhere"
         return Check(name="own_work", status="fail", kind="not_own_work", trust="in-process", figure=figure, where=where, message=message)
-    return Check(name="own_work", status="pass", trust="in-process", figure=figure, message="without kernels no stage is right")
+    return Check(
+        name="own_work", status="pass", trust="in-process", figure=figure, message="no stage is right when the kernels' results are put off"
+    )
+
+
+def repeat(record: RepeatRecord, platform: PlatformName) -> Check:
+    """Calls that follow each other in one process are each right for their own inputs."""
+    trust, figure = accuracy_trust(platform), f"{len(record.calls)} calls of {record.case} in one process"
+    findings = [finding for call in record.calls for finding in tensors.assess(call)[2]]
+    base = {"name": "repeat", "trust": trust, "figure": figure}
+    if record.replayed:
+        message = f"call {record.replayed[0] + 1} was answered with the result of an earlier one"
+        return Check.model_validate({**base, "status": "fail", "kind": "replayed", "message": message})
+    if record.ended:
+        kind = {"early": "tampered", "lost": "tampered", "moving": "contention", "timeout": "timeout"}.get(record.ended, "crashed")
+        message = f"ended with {record.ended}: {record.ending}"
+        return Check.model_validate({**base, "status": "fail", "kind": kind, "message": message})
+    if findings:
+        worst = max(findings, key=lambda finding: finding.magnitude)
+        message = (
+            f"{worst.where}: {worst.message}; programs ran in the opposite order" if platform == "cpu-emulated" else str(worst.message)
+        )
+        return Check.model_validate({**base, "status": "fail", "kind": worst.kind, "where": worst.where, "message": message})
+    return Check.model_validate({**base, "status": "pass", "message": "every call right for its own inputs"})
+
+
+def timing(records: Sequence[TimingRecord], spec: TaskSpec) -> Check:
+    """Base and candidate on the judge's clock, case by case before any sum."""
+    asked = spec.timing or Timing()
+    found = {record.case: timing_kind.assess(record, asked, spec) for record in records}
+    status, kind = timing_kind.aggregate(list(found.values()), asked)
+    figure = ", ".join(f"{case} {case_found.credited:.3f}" for case, case_found in found.items())
+    case, shown = min(found.items(), key=lambda item: (item[1].status != status, item[1].kind != kind))
+    where = TensorWhere(case=case, stage="time")
+    findings = tuple(
+        Finding(kind=f.kind or f.status, where=TensorWhere(case=name, stage="time"), magnitude=1.0, message=f.message)
+        for name, f in found.items()
+    )
+    return Check(
+        name="timing", status=status, kind=kind, trust="judged", figure=f"times base's speed: {figure}", where=where,
+        message=f"{case}: {shown.message}", findings=findings,
+    )  # fmt: skip
+
+
+def plausibility(records: Sequence[TimingRecord], spec: TaskSpec) -> Check:
+    """No case is faster than its work can be done."""
+    asked = spec.timing or Timing()
+    found = {record.case: timing_kind.assess(record, asked, spec) for record in records}
+    measured = {case: f for case, f in found.items() if f.interval is not None and f.floor_s is not None}
+    base = {"name": "plausibility", "trust": "judged"}
+    wrong = next(((case, f) for case, f in found.items() if f.kind == "implausible"), None)
+    if wrong:
+        where = TensorWhere(case=wrong[0], stage="time")
+        return Check.model_validate(
+            {**base, "status": "fail", "kind": "implausible", "where": where, "message": f"{wrong[0]}: {wrong[1].message}"}
+        )
+    if not measured:
+        return Check.model_validate({**base, "status": "not_run", "message": "no case has both a time and a floor"})
+    figure = ", ".join(f"{case} {f.candidate_s / f.floor_s:.3g} times its floor" for case, f in measured.items() if f.floor_s)
+    return Check.model_validate({**base, "status": "pass", "figure": figure, "message": "no case is faster than its work can be done"})
 
 
 def determinism(record: DeterminismRecord) -> Check:

@@ -5,22 +5,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from infra_agent import canonical
+from infra_agent.frozen import Frozen
 from infra_agent.gates import checks, policy
+from infra_agent.judge import standing
 from infra_agent.judge.collector import Collector
-from infra_agent.judge.records import DeterminismRecord, RanRecord
+from infra_agent.judge.records import RanRecord
 from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.tensors import CompareRecord
 from infra_agent.judge.verdict import decide
 from infra_agent.session.verdict import Check, Verdict
 from infra_agent.task.repository import PatchError, Repository
-from infra_agent.task.spec import Static, TaskSpec
+from infra_agent.task.spec import Static, TaskSpec, Timing
 from infra_agent.task.tree import Tree
 
 Store = Callable[[bytes], str]
 OnCheck = Callable[[Check], None]
 NAMES = (
-    "isolation", "applies", "scope", "secrets", "accuracy", "held_out", "growth", "ran", "own_work", "determinism", "static", "precision",
-    "timing",
+    "isolation", "applies", "scope", "secrets", "accuracy", "held_out", "growth", "ran", "own_work", "repeat", "determinism", "static",
+    "precision", "timing", "plausibility",
 )  # fmt: skip
 
 
@@ -70,7 +72,7 @@ class ProposalGate:
         self._on_check(check)
         return check
 
-    def _keep(self, record: CompareRecord | DeterminismRecord | RanRecord) -> str:
+    def _keep(self, record: Frozen) -> str:
         return self._store(canonical.encode(record.model_dump(mode="json")))
 
     def _apply(self, patch: bytes) -> tuple[bytes, Tree | None]:
@@ -103,20 +105,37 @@ class ProposalGate:
         records.sort(key=lambda r: f"{r.split}.{r.case}")  # the order in which they are read back from the log
         kept = {f"compare.{r.split}.{r.case}": self._keep(r) for r in records}
         seen, hidden = ([r for r in records if r.split == split] for split in ("public", "held_out"))
-        self._add(checks.accuracy(seen, held_out=False), **_split(kept, "public"))
-        self._add(checks.accuracy(hidden, held_out=True), **_split(kept, "held_out"))
+        self._add(checks.accuracy(seen, held_out=False, platform=spec.platform), **_split(kept, "public"))
+        self._add(checks.accuracy(hidden, held_out=True, platform=spec.platform), **_split(kept, "held_out"))
         if any(record.ended == "timeout" for record in records):
             return  # whatever comes next would be late too
         if spec.growth:
-            self._add(checks.growth(seen, spec.growth), **_split(kept, "public"))
+            self._add(checks.growth(seen, spec.growth, spec.platform), **_split(kept, "public"))
         smallest = min(seen, key=lambda r: r.size)
         self._ran(tree, smallest)
         if spec.libraries == "none":
             self._own_work(tree)
+        repeated = standing.repeat(collector, tree, collector.public_case(smallest.case))
+        self._add(checks.repeat(repeated, spec.platform), repeat=self._keep(repeated))
         record = collector.determinism(tree, collector.public_case(smallest.case), spec.determinism_runs)
         self._add(checks.determinism(record), determinism=self._keep(record))
         if spec.static:
             self._static(*compiled[0], spec.static, records, kept)
+        if spec.timing and not any(check.status == "fail" for check in self._done):
+            self._timing(tree, base_tree, spec.timing)
+
+    def _timing(self, tree: Tree, base_tree: Tree, asked: Timing) -> None:
+        """Last and only when all else holds: a wrong answer has no speed, and time is what takes time."""
+        named = asked.cases or sorted(case.name for case in self._collector.cases("public"))
+        records = []
+        for name in sorted(named):
+            records.append(standing.timing(self._collector, tree, base_tree, self._collector.public_case(name)))
+            if records[-1].faults or records[-1].ended:
+                break
+        kept = {f"timing.{record.case}": self._keep(record) for record in records}
+        self._add(checks.timing(records, self._collector.task.spec), **kept)
+        if self._collector.task.spec.roofline:
+            self._add(checks.plausibility(records, self._collector.task.spec), **kept)
 
     def _ran(self, tree: Tree, record: CompareRecord) -> None:
         if record.ended != "ok":
@@ -131,8 +150,8 @@ class ProposalGate:
         """On the case that specialises the kernels, if the task names one."""
         limits = self._collector.task.spec.static
         case = self._collector.public_case(limits.case) if limits else self._collector.smallest_case()
-        record = self._collector.accuracy(tree, case, without_kernels=True)
-        self._add(checks.own_work(record), without_kernels=self._keep(record))
+        record = self._collector.accuracy(tree, case, perturbed=True)
+        self._add(checks.own_work(record), perturbed=self._keep(record))
 
     def _static(
         self, found: StaticRecord, base: StaticRecord, limits: Static, records: list[CompareRecord], compares: dict[str, str]
@@ -154,7 +173,13 @@ class ProposalGate:
 
 def expected_checks(spec: TaskSpec, present: Sequence[str]) -> list[str]:
     """The checks a verdict on this task must have: those already ``present``, then the ones still missing."""
-    asked = {"growth": bool(spec.growth), "static": bool(spec.static), "precision": bool(spec.static), "own_work": spec.libraries == "none"}
+    asked = {
+        "growth": bool(spec.growth),
+        "static": bool(spec.static),
+        "precision": bool(spec.static),
+        "own_work": spec.libraries == "none",
+        "plausibility": spec.roofline is not None,
+    }
     wanted = [name for name in NAMES if asked.get(name, True)]
     return [*(name for name in present if name in wanted), *(name for name in wanted if name not in present)]
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from infra_agent import canonical
 from infra_agent.gates import checks, policy
 from infra_agent.gates.proposal import expected_checks
-from infra_agent.judge.records import DeterminismRecord, RanRecord
+from infra_agent.judge.records import DeterminismRecord, RanRecord, RepeatRecord
 from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.tensors import CompareRecord
+from infra_agent.judge.timing import TimingRecord
 from infra_agent.judge.verdict import decide
 from infra_agent.session import events
 from infra_agent.session.log import Blobs
@@ -28,6 +29,10 @@ def _compares(records: Records) -> list[CompareRecord]:
     return [CompareRecord.model_validate_json(data) for _, data in sorted(records.items())]
 
 
+def _timings(records: Records) -> list[TimingRecord]:
+    return [TimingRecord.model_validate_json(data) for _, data in sorted(records.items())]
+
+
 def _static(records: Records, spec: TaskSpec) -> Check:
     found, base = (StaticRecord.model_validate_json(records[name]) for name in ("static", "static.base"))
     return checks.static(found, base, spec.static or Static(case=""))
@@ -42,14 +47,17 @@ def _precision(records: Records, spec: TaskSpec) -> Check:
 _AGAIN: dict[str, Callable[[Records, TaskSpec], Check]] = {
     "scope": lambda records, spec: checks.scope(records["patch"], spec, frozenset(json.loads(records["base_paths"]))),
     "secrets": lambda records, spec: checks.secrets(records["patch"]),
-    "accuracy": lambda records, spec: checks.accuracy(_compares(records), held_out=False),
-    "held_out": lambda records, spec: checks.accuracy(_compares(records), held_out=True),
-    "growth": lambda records, spec: checks.growth(_compares(records), spec.growth),
-    "own_work": lambda records, spec: checks.own_work(CompareRecord.model_validate_json(records["without_kernels"])),
+    "accuracy": lambda records, spec: checks.accuracy(_compares(records), held_out=False, platform=spec.platform),
+    "held_out": lambda records, spec: checks.accuracy(_compares(records), held_out=True, platform=spec.platform),
+    "growth": lambda records, spec: checks.growth(_compares(records), spec.growth, spec.platform),
+    "own_work": lambda records, spec: checks.own_work(CompareRecord.model_validate_json(records["perturbed"])),
     "ran": lambda records, spec: checks.ran(RanRecord.model_validate_json(records["ran"])),
     "determinism": lambda records, spec: checks.determinism(DeterminismRecord.model_validate_json(records["determinism"])),
+    "repeat": lambda records, spec: checks.repeat(RepeatRecord.model_validate_json(records["repeat"]), spec.platform),
     "static": _static,
     "precision": _precision,
+    "timing": lambda records, spec: checks.timing(_timings(records), spec),
+    "plausibility": lambda records, spec: checks.plausibility(_timings(records), spec),
 }
 
 
@@ -121,7 +129,7 @@ def _record_faults(records: Mapping[str, Mapping[str, str]], tree: str, header: 
     """Every record is of the files that ran, and of every case there is."""
     found = []
     for name, digest in ((n, d) for listed in records.values() for n, d in listed.items()):
-        measured = name.startswith(("compare", "determinism", "without_kernels", "static")) and name != "static.base"
+        measured = name.startswith(("compare", "determinism", "perturbed", "repeat", "timing", "static")) and name != "static.base"
         if measured and json.loads(blobs.get(digest))["tree"] != tree:
             found.append(f"record {name} is of other files than the patch makes")
     cases = json.loads(blobs.get(header.cases))

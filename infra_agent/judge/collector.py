@@ -39,6 +39,7 @@ class Said(Frozen):
     dots: tuple[EmulatedDot, ...] = Field(default=(), max_length=5000)
     loaded: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(default_factory=dict)
     entry_s: float = Field(default=0.0, ge=0)
+    changed: tuple[Annotated[str, Field(max_length=200)], ...] = Field(default=(), max_length=1000)
     intact: bool = True
     """False when the emulator is not what it was before the candidate was imported."""
 
@@ -49,15 +50,14 @@ class Collector:
     ``secret`` decides every seed. Calls count up, so that no two looks at a case see the same contents.
     """
 
-    platform = "cpu-emulated"
-
     def __init__(self, task: Task, secret: bytes, sandbox: str = choose.AUTO) -> None:
         if task.judge_folder is None:
             raise UsageError(f"{task.folder}: no judge/task.py; tasks without one come with a later release")
         self.task = task
+        self.platform = task.spec.platform
         self._secret = secret
         self.backend = choose.pick(sandbox)
-        self._reference = Reference(task.judge_folder, self.backend)
+        self.reference = Reference(task.judge_folder, self.backend)
         self._pools: dict[str, CagePool] = {}
         self._static: dict[tuple[str, str], StaticRecord] = {}
         self._cases: dict[str, list[Case]] = {}
@@ -77,7 +77,7 @@ class Collector:
 
     def close(self) -> None:
         """End every cage."""
-        self._reference.close()
+        self.reference.close()
         for pool in self._pools.values():
             pool.close()
 
@@ -88,16 +88,17 @@ class Collector:
 
     def cages(self, instrument: Instrument) -> CagePool:
         """The cages of an instrument. Raises UsageError where a candidate could trace what makes evidence that a gate reads."""
-        if load_profile(instrument.profile).ptrace and instrument.evidence != "report":
-            where = f"instrument {instrument.name}: its profile {instrument.profile} allows ptrace"
+        profile = instrument.profile(self.platform)
+        if load_profile(profile).ptrace and instrument.evidence != "report":
+            where = f"instrument {instrument.name}: its profile {profile} allows ptrace"
             raise UsageError(
                 f"{where}; evidence of kind '{instrument.evidence}' is read by gates: use a profile without, or leave a report"
             )
-        return self.pool(instrument.profile)
+        return self.pool(profile)
 
     def warm(self) -> None:
         """Start the cages of the task's instruments side by side."""
-        profiles = {instruments.load(name).profile for name in self.task.spec.instruments}
+        profiles = {instruments.load(name).profile(self.platform) for name in self.task.spec.instruments}
         with ThreadPoolExecutor(len(profiles) + 1) as threads:
             started = [threads.submit(self.pool(profile).warm) for profile in profiles] + [threads.submit(self.cases, "public")]
             for future in started:
@@ -106,7 +107,7 @@ class Collector:
     def cases(self, split: str) -> list[Case]:
         """Cases of a split; stages of the entry that have no bound are an error of the task."""
         if split not in self._cases:
-            listed = self._reference.cases(split)
+            listed = self.reference.cases(split)
             for case in listed:
                 missing = set(self.task.spec.entry.stages) ^ set(case.bounds)
                 if missing:
@@ -126,26 +127,28 @@ class Collector:
         """The public case with the fewest elements."""
         return min(self.cases("public"), key=lambda case: case.size)
 
-    def _seed(self, purpose: str, case: Case) -> int:
+    def seed(self, purpose: str, case: Case) -> int:
+        """The next seed for a case: no two draws of a session are alike."""
         key = f"{case.split}/{case.name}"
         with self._lock:
             look = self._looks[key] = self._looks.get(key, -1) + 1
         return seeds.seed(self._secret, purpose, key, look)
 
-    def _args(self, extra: dict[str, Any]) -> dict[str, Any]:
+    def arguments(self, extra: dict[str, Any]) -> dict[str, Any]:
+        """What a program that calls the entry is told."""
         entry = self.task.spec.entry
-        return {"entry": {"module": entry.module, "callable": entry.callable}, **extra}
+        return {"entry": {"module": entry.module, "callable": entry.callable, "mutates": entry.mutates}, **extra}
 
-    def accuracy(self, tree: Tree, case: Case, without_kernels: bool = False) -> CompareRecord:
-        """One call of the entry on fresh contents, compared with truth; ``without_kernels`` makes every launch do nothing."""
+    def accuracy(self, tree: Tree, case: Case, perturbed: bool = False) -> CompareRecord:
+        """One call of the entry on fresh contents, compared with truth; ``perturbed`` puts off what kernels write."""
         program = instruments.load("accuracy")
-        drawn = self._reference.draw(case, self._seed("inputs", case))
-        args = self._args({"without_kernels": without_kernels})
+        drawn = self.reference.draw(case, self.seed("inputs", case))
+        args = self.arguments({"perturbed": perturbed})
         with self.cages(program).cage() as cage:
             result = cage.run(program.program, args, {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
-        about = _about(tree, case)
+        about = described(tree, case)
         if not result.ok:
-            return CompareRecord(ended=_ended(result), ending=tail(result), **about)
+            return CompareRecord(ended=ended(result), ending=tail(result), **about)
         try:
             said = Said.model_validate_json(result.report)
         except ValueError as error:
@@ -165,7 +168,7 @@ class Collector:
         def run(case: Case) -> None:
             late = next((r.case for r in list(done.values()) if r.ended == "timeout"), None)
             if late is not None:  # one time-out says it all; waiting for each of the others would take all day
-                record = CompareRecord(ended="timeout", ending=f"not run: {late} was late", **_about(tree, case))
+                record = CompareRecord(ended="timeout", ending=f"not run: {late} was late", **described(tree, case))
             else:
                 record = self.accuracy(tree, case)
             done[case.split, case.name] = record
@@ -188,7 +191,7 @@ class Collector:
 
     def abort(self) -> None:
         """Kill every cage in use, from any thread."""
-        self._reference.abort()
+        self.reference.abort()
         for pool in self._pools.values():
             pool.abort()
 
@@ -200,12 +203,12 @@ class Collector:
     def determinism(self, tree: Tree, case: Case, runs: int) -> DeterminismRecord:
         """The same bytes in, ``runs`` times, each in a process of its own."""
         program = instruments.load("accuracy")
-        drawn = self._reference.draw(case, self._seed("determinism", case))
+        drawn = self.reference.draw(case, self.seed("determinism", case))
         digests = []
         for _ in range(runs):
             with self.cages(program).cage() as cage:
-                result = cage.run(program.program, self._args({}), {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
-            digests.append(canonical.digest(result.output) if result.ok else f"{_ended(result)}: {last_line(result.text)}")
+                result = cage.run(program.program, self.arguments({}), {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
+            digests.append(canonical.digest(result.output) if result.ok else f"{ended(result)}: {last_line(result.text)}")
         return DeterminismRecord(case=case.name, tree=digest(tree), digests=tuple(digests))
 
     def static(self, tree: Tree, target: str) -> StaticRecord:
@@ -214,7 +217,7 @@ class Collector:
         case = self.public_case(limits.case) if limits else self.smallest_case()
         result = self.run(instruments.load("static"), tree, case, {"target": target})
         if not result.ok:
-            return _not_compiled(tree, target, f"{_ended(result)}: {tail(result)}")
+            return _not_compiled(tree, target, f"{ended(result)}: {tail(result)}")
         try:
             record = StaticRecord.model_validate_json(result.report).model_copy(update={"tree": digest(tree)})
         except ValueError as error:
@@ -237,7 +240,7 @@ class Collector:
         """Run an instrument whose evidence is advice."""
         result = self.run(instrument, tree, case, arguments)
         if not result.ok:
-            return ReportRecord(status="fail", headline=f"{_ended(result)}: {last_line(result.text)}"[:400], data={"ending": tail(result)})
+            return ReportRecord(status="fail", headline=f"{ended(result)}: {last_line(result.text)}"[:400], data={"ending": tail(result)})
         try:
             return ReportRecord.model_validate_json(result.report)
         except ValueError as error:
@@ -245,28 +248,29 @@ class Collector:
 
     def run(self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any]) -> Result:
         """Run an instrument's program on a tree and fresh inputs of a public case."""
-        drawn = self._reference.draw(case, self._seed(instrument.name, case))
+        drawn = self.reference.draw(case, self.seed(instrument.name, case))
         with self.cages(instrument).cage() as cage:
-            return cage.run(instrument.program, self._args(arguments), {"tree": pack(tree), "inputs": drawn.inputs})
+            return cage.run(instrument.program, self.arguments(arguments), {"tree": pack(tree), "inputs": drawn.inputs})
 
     def search(self, tree: Tree, pattern: str, glob: str) -> Result:
         """Find a regular expression in a copy of the tree, in the cage: the pattern is the model's and may never end."""
-        profile = instruments.load("accuracy").profile
+        profile = instruments.load("accuracy").profile(self.platform)
         with self.pool(profile).cage() as cage:
             return cage.run("sandboxes.runtime.search", {"pattern": pattern, "glob": glob}, {"tree": pack(tree)}, timeout_s=_SEARCH_S)
 
     def shell(self, tree: Tree, command: str, timeout_s: float) -> Result:
         """Run a shell command on a copy of the tree; what it changes is thrown away."""
-        profile = instruments.load("accuracy").profile
+        profile = instruments.load("accuracy").profile(self.platform)
         with self.pool(profile).cage() as cage:
             return cage.run("sandboxes.runtime.shell", {"command": command}, {"tree": pack(tree)}, timeout_s=timeout_s)
 
     def sensitivity(self, case: Case) -> dict[str, Any]:
         """For an audit: see :meth:`Reference.sensitivity`."""
-        return self._reference.sensitivity(case, self._seed("sensitivity", case))
+        return self.reference.sensitivity(case, self.seed("sensitivity", case))
 
 
-def _ended(result: Result) -> str:
+def ended(result: Result) -> str:
+    """How a request ended, as a kind of failure."""
     return {"failed": "crashed", "signal": "crashed", "oom": "out_of_memory"}.get(result.ended, result.ended)
 
 
@@ -275,7 +279,7 @@ def tail(result: Result) -> str:
     return excerpt(result.text.strip(), 0, _TAIL_LINES, 300) or f"{result.why}, no output"
 
 
-def _about(tree: Tree, case: Case) -> dict[str, Any]:
+def described(tree: Tree, case: Case) -> dict[str, Any]:
     """What every comparison of ``case`` states."""
     return {"case": case.name, "split": case.split, "size": case.size, "bounds": case.bounds, "tree": digest(tree)}
 

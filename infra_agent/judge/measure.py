@@ -10,14 +10,16 @@ from typing import Any
 
 from infra_agent import canonical, instruments
 from infra_agent.errors import UsageError
+from infra_agent.frozen import Frozen
 from infra_agent.instruments import Instrument
-from infra_agent.judge import static, tensors
+from infra_agent.judge import standing, static, tensors, timing
 from infra_agent.judge.collector import Collector
 from infra_agent.judge.report import ReportRecord
 from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.tensors import CompareRecord
-from infra_agent.session.observation import Isolation, Observation, Trust
-from infra_agent.task.spec import Static, TaskSpec
+from infra_agent.judge.timing import TimingRecord
+from infra_agent.session.observation import Finding, Isolation, Observation, TensorWhere, Trust
+from infra_agent.task.spec import Static, TaskSpec, Timing
 from infra_agent.task.tree import Tree
 
 Records = dict[str, bytes]
@@ -61,9 +63,15 @@ def measure(
 
 def _collect(collector: Collector, instrument: Instrument, tree: Tree, base: Tree, arguments: dict[str, Any]) -> Records:
     if instrument.evidence == "tensors":
-        named = [name.strip() for name in str(arguments["cases"]).split(",") if name.strip()]
-        cases = [collector.public_case(name) for name in named] or [c for c in collector.cases("public") if c.when == "always"]
+        cases = [collector.public_case(name) for name in _listed(arguments["cases"])] or [
+            c for c in collector.cases("public") if c.when == "always"
+        ]
         return {f"compare.{r.case}": encode(r) for r in collector.accuracies(tree, cases)}
+    if instrument.evidence == "timing":
+        spec = collector.task.spec
+        asked = _listed(arguments["cases"]) or (list(spec.timing.cases) if spec.timing else [])
+        timed = [collector.public_case(name) for name in asked] or collector.cases("public")
+        return {f"timing.{case.name}": encode(standing.timing(collector, tree, base, case)) for case in timed}
     if instrument.evidence == "static":
         found, then = collector.static_pair(tree, base, str(arguments["target"]))
         return {"static.base": encode(then), "static": encode(found)}
@@ -74,14 +82,18 @@ def _collect(collector: Collector, instrument: Instrument, tree: Tree, base: Tre
     raise UsageError(f"{instrument.name}: evidence of kind '{instrument.evidence}' comes with a later release")
 
 
-def encode(record: CompareRecord | StaticRecord | ReportRecord) -> bytes:
+def _listed(names: object) -> list[str]:
+    return [name.strip() for name in str(names).split(",") if name.strip()]
+
+
+def encode(record: Frozen) -> bytes:
     """Canonical JSON of a record."""
     return canonical.encode(record.model_dump(mode="json"))
 
 
 def observe(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
     """The observation that follows from the records; pure."""
-    make = {"tensors": _tensors, "static": _static, "report": _report}[about.evidence_kind]
+    make = {"tensors": _tensors, "timing": _timing, "static": _static, "report": _report}[about.evidence_kind]
     return make(records, spec, about)
 
 
@@ -106,6 +118,20 @@ def _tensors(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Ob
         metrics=tuple(metric for record in found for metric in tensors.metrics(record)),
         findings=findings,
     )
+
+
+def _timing(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
+    asked = spec.timing or Timing()
+    found = {r.case: timing.assess(r, asked, spec) for r in (TimingRecord.model_validate_json(data) for _, data in sorted(records.items()))}
+    status, kind = timing.aggregate(list(found.values()), asked)
+    findings = tuple(
+        Finding(kind=f.kind or f.status, where=TensorWhere(case=case, stage="time"), magnitude=float(f.status == "fail"), message=f.message)
+        for case, f in found.items()
+        if f.status != "pass"
+    )
+    headline = f"{timing.overall(list(found.values())):.3f} times base's speed may be quoted, over {len(found)} cases"
+    metrics = tuple(metric for case, f in found.items() for metric in timing.metrics(case, f))
+    return Observation(**_common(about), status=status, kind=kind, headline=headline, metrics=metrics, findings=findings)
 
 
 def _static(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:

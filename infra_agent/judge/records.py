@@ -1,6 +1,7 @@
 """Small judge-written records that more than one module reads."""
 
 from infra_agent.frozen import Frozen
+from infra_agent.judge.tensors import CompareRecord
 
 
 class DeterminismRecord(Frozen):
@@ -19,3 +20,16 @@ class RanRecord(Frozen):
     loaded: dict[str, str]
     entry: str
     """File of the entry's module."""
+
+
+class RepeatRecord(Frozen):
+    """Several calls in one process, each on fresh contents, each compared with its own truth."""
+
+    case: str
+    tree: str
+    calls: tuple[CompareRecord, ...]
+    replayed: tuple[int, ...]
+    """Calls whose output is the answer to an earlier call's contents."""
+    ended: str = ""
+    """How it ended when it did not answer every call."""
+    ending: str = ""

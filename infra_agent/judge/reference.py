@@ -2,18 +2,18 @@
 
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from infra_agent import share
 from infra_agent.errors import UsageError
+from infra_agent.judge import evidence
 from infra_agent.judge.tensors import Bound
 from infra_agent.sandbox.backend import Backend
 from infra_agent.sandbox.pool import CagePool
@@ -22,6 +22,9 @@ from infra_agent.sandbox.text import last_line
 _PROGRAM = "sandboxes.runtime.reference"
 _PLACE = "/judge"
 _REPORT_MB = 1024
+_REPORT_SHARE = 512 << 20
+_GROUPS = ("inputs", "truth", "reference")
+Arrays = dict[str, np.ndarray]
 _FLOATS = {"float64": "F64", "float32": "F32", "float16": "F16"}
 _INTEGERS = {"int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"}
 _DTYPES = _FLOATS | _INTEGERS
@@ -30,7 +33,7 @@ _DTYPES = _FLOATS | _INTEGERS
 class Case(BaseModel):
     """One case of a task: public or held-out."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str
     split: str
@@ -38,6 +41,12 @@ class Case(BaseModel):
     when: str
     """always: cheap enough for every look. gate: only when a proposal is judged."""
     bounds: dict[str, Bound]
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Every number of the case, those of the task's own that its shapes are made from included."""
+        own = {"size": self.size, **(self.model_extra or {})}
+        return {name: value for name, value in own.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,11 @@ class Drawn:
     inputs: bytes
     truth: dict[str, np.ndarray]
     reference: dict[str, np.ndarray]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it."""
+        return len(self.inputs) + sum(value.nbytes for group in (self.truth, self.reference) for value in group.values())
 
     @property
     def shapes(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -79,22 +93,32 @@ class Reference:
 
     def draw(self, case: Case, seed: int) -> Drawn:
         """Inputs, truth and reference of one case. Raises UsageError when the task itself is not finite."""
-        _, data = self._ask("case", split=case.split, case=case.name, seed=seed)
-        try:
-            arrays = load_tensors(data)
-        except SafetensorError as error:
-            raise UsageError(f"{self._where}: case {case.name}: {error}") from error
-        groups: dict[str, dict[str, np.ndarray]] = {"inputs": {}, "truth": {}, "reference": {}}
+        return self.draws(case, [seed])[0]
+
+    def draws(self, case: Case, seeds: Sequence[int]) -> list[Drawn]:
+        """The same for several seeds, in as many requests as their size asks for."""
+        first = self._contents(case, seeds[:1])
+        each = max(1, _REPORT_SHARE // max(1, first[0].nbytes))
+        rest = [drawn for start in range(1, len(seeds), each) for drawn in self._contents(case, seeds[start : start + each])]
+        return first + rest
+
+    def _contents(self, case: Case, seeds: Sequence[int]) -> list[Drawn]:
+        _, data = self._ask("contents", split=case.split, case=case.name, seeds=list(seeds))
+        arrays = evidence.tensors(data, f"{self._where}: case {case.name}")
+        groups: dict[tuple[str, str], dict[str, np.ndarray]] = {}
         for name, value in arrays.items():
-            group, _, stage = name.partition("/")
-            groups[group][stage] = value
+            number, group, stage = name.split("/", 2)
+            groups.setdefault((number, group), {})[stage] = value
+        return [self._drawn(case, *(groups.get((str(n), group), {}) for group in _GROUPS)) for n in range(len(seeds))]
+
+    def _drawn(self, case: Case, inputs: Arrays, truth: Arrays, reference: Arrays) -> Drawn:
         for stage in case.bounds:
-            self._check_shapes(case, stage, groups["truth"].get(stage), groups["reference"].get(stage))
-            if not (np.isfinite(groups["truth"][stage]).all() and np.isfinite(groups["reference"][stage]).all()):
+            self._check_shapes(case, stage, truth.get(stage), reference.get(stage))
+            if not (np.isfinite(truth[stage]).all() and np.isfinite(reference[stage]).all()):
                 raise UsageError(
                     f"{self._where}: case {case.name}: stage {stage} of the truth or the reference is not finite: the task is invalid"
                 )
-        return Drawn(save_tensors(groups["inputs"]), groups["truth"], groups["reference"])
+        return Drawn(save_tensors(inputs), truth, reference)
 
     def _check_shapes(self, case: Case, stage: str, truth: np.ndarray | None, reference: np.ndarray | None) -> None:
         where = f"{self._where}: case {case.name}: stage {stage}"

@@ -102,6 +102,8 @@ class CompareRecord(Frozen):
     bounds: dict[str, Bound]
     stages: dict[str, StageRecord] = Field(default_factory=dict)
     problems: dict[str, str] = Field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+    """Inputs that were overwritten though the task does not say so. Written beside the candidate."""
     output_digest: str = ""
     dots: tuple[EmulatedDot, ...] = ()
     """Dots that the emulator saw. Written beside the candidate."""
@@ -111,14 +113,22 @@ class CompareRecord(Frozen):
     """Workspace file -> digest of what was imported. Written beside the candidate."""
 
 
-def compare(output: bytes, layout: Layout, truth: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> dict[str, StageRecord]:
-    """Compare every slot of a snapshot with truth. ``truth`` float64, ``reference`` in its declared precision."""
+def compare(
+    output: bytes, layout: Layout, truth: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray], prefix: str = ""
+) -> dict[str, StageRecord]:
+    """Compare the slots of a snapshot with truth. ``truth`` float64, ``reference`` in its declared precision.
+
+    ``prefix``: only the slots whose names begin so, as ``3/`` for the fourth of several sets.
+    """
     records = {}
-    for stage, slot in layout.slots.items():
+    for name, slot in layout.slots.items():
+        if not name.startswith(prefix):
+            continue
+        stage = name[len(prefix) :]
         raw = np.frombuffer(output, np.uint8, slot.nbytes, slot.offset)
         dtype = reference[stage].dtype
         value = raw.view(dtype).reshape(slot.shape)
-        before, after = output[slot.offset - GUARD : slot.offset], output[slot.offset + slot.nbytes :][:GUARD]
+        before, after = output[slot.offset - GUARD : slot.offset], output[slot.offset + slot.nbytes : slot.offset + slot.nbytes + GUARD]
         intact = before.count(POISON) == GUARD and after.count(POISON) == len(after)
         poisoned = (raw.reshape(-1, dtype.itemsize) == POISON).all(axis=1)
         untouched = int(poisoned.sum()) if dtype.kind == "f" else 0  # in an integer the poison is a value: -1
@@ -193,7 +203,7 @@ def assess(record: CompareRecord) -> tuple[Status, str | None, tuple[Finding, ..
         kind = {"timeout": "timeout", "bad_report": "tampered"}.get(record.ended, "crashed")
         where = TensorWhere(case=record.case, stage="all")
         return "fail", kind, (Finding(kind=kind, where=where, magnitude=1e12, message=f"ended with {record.ended}: {record.ending}"),)
-    findings = []
+    findings = [_overwritten(record, name) for name in record.changed]
     for stage in record.bounds:
         fault = stage_fault(record, stage)
         if fault is None:
@@ -204,6 +214,11 @@ def assess(record: CompareRecord) -> tuple[Status, str | None, tuple[Finding, ..
         findings.append(Finding(kind=kind, where=where, magnitude=magnitude, message=message))
     findings.sort(key=lambda f: -f.magnitude)
     return ("fail", findings[0].kind, tuple(findings)) if findings else ("pass", None, ())
+
+
+def _overwritten(record: CompareRecord, name: str) -> Finding:
+    message = f"input {name} was overwritten; [entry] mutates does not name it"
+    return Finding(kind="incorrect", where=TensorWhere(case=record.case, stage=name), magnitude=1e10, message=message)
 
 
 def metrics(record: CompareRecord) -> tuple[Metric, ...]:

@@ -2,6 +2,7 @@
 
 import signal
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -118,11 +119,18 @@ class Sandbox(Protocol):
     def call(self, first: int = 0, count: int = 1, timeout_s: float | None = None) -> Reply:
         """Let the standing program run until it has answered for ``count`` slots from ``first``."""
 
-    def put(self, section: str, data: bytes) -> None:
-        """Give a section of the standing request other bytes, of the same length."""
+    def put(self, sections: Mapping[str, bytes], length: int | None = None) -> None:
+        """Give sections of the standing request other bytes, of the same lengths, and poison the first ``length`` bytes of its outputs."""
 
-    def output(self) -> bytes:
-        """The output slots and their guards as they are now."""
+    def output(self, length: int | None = None) -> bytes:
+        """The output slots and their guards as they are now, or their first ``length`` bytes."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where the outputs of the request under way lie."""
+
+    def pin(self, cores: set[int]) -> None:
+        """Let the sandbox, and every request it starts from now on, run on these cores of the host only."""
 
     def stop(self) -> Result:
         """End the standing request, whole; the sandbox stays warm."""

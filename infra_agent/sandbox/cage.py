@@ -5,6 +5,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -213,15 +214,26 @@ class Cage(Sandbox):
         exchange.finish(message, broke)
         return Reply("timeout" if broke == "timeout" else "ended", wall)
 
-    def put(self, section: str, data: bytes) -> None:
-        """Give a section of the standing request other bytes, of the same length, and poison the outputs again."""
+    def put(self, sections: Mapping[str, bytes], length: int | None = None) -> None:
+        """Give sections of the standing request other bytes, and poison the outputs, or their first ``length`` bytes, again."""
         memory = self._under_way().memory
-        memory.put(section, data)
-        memory.poison()
+        for section, data in sections.items():
+            memory.put(section, data)
+        memory.poison(length)
 
-    def output(self) -> bytes:
-        """The output slots and their guards as they are now."""
-        return self._under_way().memory.output()
+    def output(self, length: int | None = None) -> bytes:
+        """The output slots and their guards as they are now, or their first ``length`` bytes."""
+        return self._under_way().memory.output(length)
+
+    @property
+    def layout(self) -> Layout:
+        """Where the outputs of the request under way lie."""
+        return self._under_way().memory.layout
+
+    def pin(self, cores: set[int]) -> None:
+        """Let PID 1, and every request it starts from now on, run on these cores of the host only."""
+        if self._started is not None and self._started.pid1 > 0:
+            os.sched_setaffinity(self._started.pid1, cores)
 
     def stop(self) -> Result:
         """End the standing request or the service, whole; the cage stays warm unless it had ended badly by itself."""

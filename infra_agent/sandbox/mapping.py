@@ -1,5 +1,6 @@
 """The pair of mappings a request shares with its judge: anonymous memory, nothing on disk, nothing left behind."""
 
+import ctypes
 import fcntl
 import json
 import mmap
@@ -84,6 +85,7 @@ class Mappings:
             self._in.close()
             os.close(self.in_fd)
             raise
+        self._out_address = _address(self._out)
         self._in[:8] = struct.pack("<Q", len(head))
         self._in[8 : 8 + len(head)] = head
         for name, data in sections.items():
@@ -97,13 +99,16 @@ class Mappings:
             raise ValueError(f"section {section}: {len(data)} bytes, {length} expected")
         self._in[start : start + length] = data
 
-    def poison(self) -> None:
-        """Fill the slots and their guards with 0xFF."""
-        self._out[: self.layout.report_offset] = bytes([POISON]) * self.layout.report_offset
+    def poison(self, length: int | None = None) -> None:
+        """Fill the slots and their guards with 0xFF; only the first ``length`` bytes of them, where only those will be used."""
+        ctypes.memset(self._out_address, POISON, self._within(length))
 
-    def output(self) -> bytes:
-        """A snapshot of the slots and their guards."""
-        return self._out[: self.layout.report_offset]
+    def output(self, length: int | None = None) -> bytes:
+        """A snapshot of the slots and their guards, or of their first ``length`` bytes."""
+        return self._out[: self._within(length)]
+
+    def _within(self, length: int | None) -> int:
+        return self.layout.report_offset if length is None else min(length, self.layout.report_offset)
 
     def report(self) -> bytes | None:
         """The report the child left; empty when it left none, None when its stated length is impossible."""
@@ -121,6 +126,11 @@ class Mappings:
         self._out.close()
         os.close(self.in_fd)
         os.close(self.out_fd)
+
+
+def _address(view: mmap.mmap) -> int:
+    """Where a mapping lies; nothing keeps a view of it, so that it can be closed."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(view))
 
 
 def _memory(name: str, size: int, seals: int) -> tuple[int, mmap.mmap]:

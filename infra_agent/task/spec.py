@@ -2,10 +2,12 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from infra_agent.frozen import Frozen
 
+PlatformName = Literal["cpu-emulated", "cpu"]
+"""cpu-emulated: Triton kernels, interpreted here with a GPU's rounding. cpu: code that runs on this machine as it will be used."""
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 
 
@@ -19,7 +21,7 @@ class Entry(Frozen):
     stages: tuple[str, ...] = Field(min_length=1)
     """Outputs that must be produced; a missing one is ``incorrect``."""
     mutates: tuple[str, ...] = ()
-    """Inputs the function may overwrite."""
+    """Inputs that the function overwrites; each is a stage, read back from where it lay. No other input may change."""
 
 
 class Edit(Frozen):
@@ -65,10 +67,49 @@ class Static(Frozen):
     """Shared memory a block may use; sm_90 allows 232448."""
 
 
-class Metric(Frozen):
-    """The one number a sparse run shows."""
+class Timing(Frozen):
+    """How long the entry may take, beside base, on the judge's clock. A ratio is base's time over the candidate's: above 1 is faster."""
+
+    goal: Literal["faster", "not_slower"] = "faster"
+    """faster: at least one case is, and none is beyond ``limit``. not_slower: none is beyond ``limit``."""
+    cases: tuple[str, ...] = ()
+    """Public cases that are timed; empty for all of them."""
+    delta: float = Field(default=0.01, gt=0, lt=0.5)
+    """Smallest effect that counts, as a share; fixed before anything is measured."""
+    limit: float = Field(default=1.02, ge=1)
+    """The candidate's time over base's that no case may exceed."""
+
+
+class Peak(Frozen):
+    """What a machine can do at best, from a stated source. Generous: a floor that is too high accuses honest work."""
+
+    bytes_per_s: float = Field(gt=0)
+    flops_per_s: float = Field(gt=0)
+    source: str
+
+
+class Roofline(Frozen):
+    """The work that no implementation can avoid, as expressions of a case's numbers: ``"4 * n * n"``."""
+
+    bytes: str = "0"
+    """Bytes that must move."""
+    flops: str = "0"
+    """Floating-point operations that must be done."""
+    peaks: dict[PlatformName, Peak]
+
+
+class Accepts(Frozen):
+    """A free negative control that a stage accepts on purpose, and why that is right."""
 
     stage: str
+    control: str
+    why: str
+
+
+class Metric(Frozen):
+    """The one number a sparse run shows: the error of a stage in a case or, without a stage, the case's speed-up."""
+
+    stage: str = ""
     case: str
 
 
@@ -90,11 +131,16 @@ class TaskSpec(Frozen):
     edit: Edit
     libraries: Literal["any", "none"] = "any"
     """none: the candidate's own kernels must do the work; with their launches removed the results must be gone."""
+    platform: PlatformName = "cpu-emulated"
+    """Where it runs without a GPU."""
     instruments: tuple[str, ...] = ("accuracy",)
     """Instruments the model may use."""
     metric: Metric
     growth: tuple[Growth, ...] = ()
     static: Static | None = None
+    timing: Timing | None = None
+    roofline: Roofline | None = None
+    accepts: tuple[Accepts, ...] = ()
     determinism_runs: int = Field(default=2, ge=2, le=16)
     platforms: dict[str, Platform] = Field(default_factory=dict)
     max_steps: int = Field(default=60, ge=1)
@@ -102,7 +148,17 @@ class TaskSpec(Frozen):
     wall_s: float = Field(default=900.0, gt=0)
     """Seconds a run may take unless told otherwise."""
 
+    @model_validator(mode="after")
+    def _fits_its_platform(self) -> "TaskSpec":
+        if self.platform == "cpu" and (self.libraries == "none" or self.static):
+            raise ValueError("libraries = 'none' and [static] are about Triton kernels; platform 'cpu' has none")
+        if self.platform == "cpu-emulated" and self.timing:
+            raise ValueError("[timing] says nothing about interpreted kernels; it needs platform 'cpu'")
+        if unknown := set(self.entry.mutates) - set(self.entry.stages):
+            raise ValueError(f"[entry] mutates {', '.join(sorted(unknown))}: what is written in place must be one of the stages")
+        return self
+
     @property
     def sparse_metric(self) -> str:
         """Name of the one metric a sparse run shows."""
-        return f"error.{self.metric.stage}@{self.metric.case}"
+        return f"error.{self.metric.stage}@{self.metric.case}" if self.metric.stage else f"speedup@{self.metric.case}"

@@ -1,7 +1,10 @@
-"""Load the entry once, then call it for every call of the judge: one set of inputs to a slot, one set of outputs back.
+"""Load the entry once, then call it for every call of the judge.
 
-The section ``inputs`` holds safetensors bytes; a call's first slot and count are for programs that hold several sets.
+Sections ``inputs.0``, ``inputs.1``, … hold one set of inputs each, as safetensors bytes; the outputs of set ``k`` go to the slots
+``k/<stage>``. A call names the first set and how many: the entry is called once for each.
 """
+
+import os
 
 from sandboxes.runtime import entry, request, tensors
 
@@ -9,12 +12,21 @@ from sandboxes.runtime import entry, request, tensors
 def main() -> None:
     """Serve calls; a stage that could not be copied is an error of that call."""
     asked = request.current()
-    function = entry.load(asked.args)
+    if os.environ.get("TRITON_INTERPRET"):
+        from sandboxes.runtime import interpreter, launches
+
+        interpreter.install()
+        if asked.args.get("reversed"):
+            launches.reverse()
+    function, mutates = entry.load(asked.args), asked.args["entry"].get("mutates", [])
+    sets = {name: tensors.read(data) for name, data in asked.sections.items() if name.startswith("inputs.")}
 
     def handle(first: int, count: int) -> None:
-        problems = tensors.fill_slots(asked, entry.call(function, tensors.read(asked.sections["inputs"])))
-        if problems:
-            raise ValueError("; ".join(f"stage {stage}: {problem}" for stage, problem in problems.items()))
+        for number in range(first, first + count):
+            outputs = entry.call(function, sets[f"inputs.{number}"], mutates)
+            problems = tensors.fill_slots(asked, outputs, f"{number}/")
+            if problems:
+                raise ValueError("; ".join(f"stage {stage}: {problem}" for stage, problem in problems.items()))
 
     asked.serve(handle)
 

@@ -3,7 +3,8 @@
 import hashlib
 import importlib
 import sys
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ def load(args: dict[str, Any]) -> Entry:
     return getattr(importlib.import_module(where["module"]), where["callable"])  # type: ignore[no-any-return]
 
 
-def call(entry: Entry, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def call(entry: Entry, arrays: dict[str, np.ndarray], mutates: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """``entry(**inputs)`` with torch tensors that share the arrays' memory; outputs as numpy arrays.
 
+    A stage in ``mutates`` is read from the input's own memory: what was written elsewhere was not written in place.
     Raises TypeError when the entry does not return a dict of plain tensors: a subclass could compute later.
     """
     import torch
@@ -33,7 +35,12 @@ def call(entry: Entry, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     for name, value in outputs.items():
         if type(value) is not torch.Tensor:
             raise TypeError(f"stage {name}: {type(value).__name__}, a plain torch.Tensor is expected")
-    return {name: value.detach().numpy() for name, value in outputs.items()}
+    return {name: value.detach().numpy() for name, value in outputs.items()} | {name: arrays[name] for name in mutates}
+
+
+def checksums(arrays: dict[str, np.ndarray], mutates: Sequence[str]) -> dict[str, int]:
+    """Of every input that must stay as it is."""
+    return {name: zlib.crc32(array.tobytes() if not array.size else array.data.cast("B")) for name, array in arrays.items() if name not in mutates}
 
 
 def relative(path: str) -> str:

@@ -315,15 +315,6 @@ def fingerprint() -> tuple[int, ...]:
     return tuple(part for value in parts for part in (id(value), hash(getattr(value, "__code__", None))))
 
 
-def disable_launches() -> None:
-    """Make every kernel launch of this process do nothing: what is still right afterwards was computed elsewhere."""
-
-    def launch_nothing(self: Any, *args: Any, **kwargs: Any) -> None:
-        return None
-
-    stock.InterpretedFunction.run = launch_nothing
-
-
 def dots_by_line() -> list[dict[str, Any]]:
     """Every dot that ran: file, line, precision, operand type, count."""
     return [

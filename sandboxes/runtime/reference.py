@@ -22,11 +22,15 @@ def _find(task: Any, args: dict[str, Any]) -> dict[str, Any]:
     return next(case for case in task.cases(args["split"]) if case["name"] == args["case"])
 
 
-def _case(task: Any, args: dict[str, Any]) -> tuple[Any, dict[str, np.ndarray]]:
-    arrays = task.inputs(_find(task, args), args["seed"])
-    copies = {name: value.copy() for name, value in arrays.items()}  # a task that works in place must not spoil its inputs
-    groups = {"inputs": arrays, "truth": task.truth(copies), "reference": task.reference({n: v.copy() for n, v in arrays.items()})}
-    flat = {f"{group}/{name}": value for group, values in groups.items() for name, value in values.items()}
+def _contents(task: Any, args: dict[str, Any]) -> tuple[Any, dict[str, np.ndarray]]:
+    """For each seed ``n``: ``n/inputs/…``, ``n/truth/…``, ``n/reference/…``."""
+    case = _find(task, args)
+    flat: dict[str, np.ndarray] = {}
+    for number, seed in enumerate(args["seeds"]):
+        arrays = task.inputs(case, seed)
+        copies = {name: value.copy() for name, value in arrays.items()}  # a task that works in place must not spoil its inputs
+        groups = {"inputs": arrays, "truth": task.truth(copies), "reference": task.reference({n: v.copy() for n, v in arrays.items()})}
+        flat |= {f"{number}/{group}/{name}": value for group, values in groups.items() for name, value in values.items()}
     return {}, flat
 
 
@@ -44,7 +48,7 @@ def _sensitivity(task: Any, args: dict[str, Any]) -> tuple[Any, dict[str, np.nda
     return {"changes": changes, "constant": constant, "finite": finite}, {}
 
 
-_OPERATIONS = {"cases": _cases, "case": _case, "sensitivity": _sensitivity}
+_OPERATIONS = {"cases": _cases, "contents": _contents, "sensitivity": _sensitivity}
 
 
 def main() -> None:

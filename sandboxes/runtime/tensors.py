@@ -40,13 +40,17 @@ def write(arrays: dict[str, np.ndarray]) -> bytes:
     return struct.pack("<Q", len(text)) + text + b"".join(parts)
 
 
-def fill_slots(request: Request, outputs: dict[str, np.ndarray]) -> dict[str, str]:
+def fill_slots(request: Request, outputs: dict[str, np.ndarray], first: str = "") -> dict[str, str]:
     """Copy each named output into its slot; returns stage -> why it could not be copied.
 
-    A slot that is not filled keeps the host's poison, so the host sees a missing stage whatever is said here.
+    ``first`` is what slots are called before the stage, as ``3/`` for the fourth of several sets. A slot that is not filled keeps the
+    host's poison, so the host sees a missing stage whatever is said here.
     """
     problems = {}
-    for stage, slot in request.slots.items():
+    for name, slot in request.slots.items():
+        if not name.startswith(first):
+            continue
+        stage = name[len(first) :]
         if stage not in outputs:
             problems[stage] = "not returned"
             continue

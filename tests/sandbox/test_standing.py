@@ -26,7 +26,7 @@ def run(a):
     a += 1  # in place: the next call must not see it
     return {"out": a * a}
 """
-SHAPES = {"out": ("F32", (4, 4))}
+SHAPES = {"0/out": ("F32", (4, 4))}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def warm() -> Iterator[Cage]:
 @pytest.fixture
 def square(warm: Cage) -> Iterator[Cage]:
     """A standing request that adds one and squares."""
-    sections = {"tree": pack({"square.py": SQUARE}), "inputs": inputs(0.0)}
+    sections = {"tree": pack({"square.py": SQUARE}), "inputs.0": inputs(0.0)}
     assert warm.start(CALLS, ENTRY, sections, SHAPES).status == "ok"
     yield warm
     assert warm.stop().ended == "stopped"
@@ -55,7 +55,7 @@ def out(cage: Cage) -> np.ndarray:
 
 def test_each_call_sees_what_was_put_last(square: Cage) -> None:
     for value in (1.0, 2.0, 2.0):
-        square.put("inputs", inputs(value))
+        square.put({"inputs.0": inputs(value)})
         assert np.isnan(out(square)).all(), "outputs are poisoned until the call"
         reply = square.call()
         assert reply.status == "ok" and 0 < reply.child_ns < reply.wall_ns
@@ -63,15 +63,15 @@ def test_each_call_sees_what_was_put_last(square: Cage) -> None:
 
 
 def test_an_error_in_a_call_is_that_calls_error(square: Cage) -> None:
-    square.put("inputs", inputs(-1.0))
+    square.put({"inputs.0": inputs(-1.0)})
     assert square.call().status == "error"
-    square.put("inputs", inputs(1.0))
+    square.put({"inputs.0": inputs(1.0)})
     assert square.call().status == "ok"
 
 
 def test_a_section_keeps_its_length(square: Cage) -> None:
     with pytest.raises(ValueError, match="expected"):
-        square.put("inputs", b"short")
+        square.put({"inputs.0": b"short"})
 
 
 def test_only_one_request_at_a_time(square: Cage) -> None:
@@ -97,7 +97,7 @@ def test_stop_without_a_request_is_an_error() -> None:
 def test_a_child_that_dies_in_a_call_is_named() -> None:
     with Cage(load("triton-interpret")) as cage:
         tree = pack({"square.py": b"import os\ndef run(a):\n    os.kill(os.getpid(), 11)\n"})
-        assert cage.start(CALLS, ENTRY, {"tree": tree, "inputs": inputs(0)}, SHAPES).status == "ok"
+        assert cage.start(CALLS, ENTRY, {"tree": tree, "inputs.0": inputs(0)}, SHAPES).status == "ok"
         assert cage.call().status == "ended"
         result = cage.stop()
         assert (result.ended, result.why, cage.alive) == ("signal", "killed by SIGSEGV", False)

@@ -226,7 +226,7 @@ def _spin(sandbox: Sandbox) -> str | None:
 def _early_start(sandbox: Sandbox) -> str | None:
     ahead = []
     for round_number in range(3):
-        sandbox.put("data", bytes([round_number + 1]) * 4096)
+        sandbox.put({"data": bytes([round_number + 1]) * 4096})
         time.sleep(_PAUSE_S)
         status = sandbox.call(timeout_s=_CALL_S).status
         if status != "ok":

@@ -1,0 +1,73 @@
+"""Evidence from entries that stay loaded and are called again and again: how long they take, and whether they start afresh each time."""
+
+import random
+from contextlib import ExitStack
+
+from infra_agent import canonical, instruments
+from infra_agent.errors import UsageError
+from infra_agent.judge.collector import Collector, described, ended, tail
+from infra_agent.judge.contents import Pool, Tally
+from infra_agent.judge.crossover import Crossover, Plan, call_ns, slots_of
+from infra_agent.judge.records import RepeatRecord
+from infra_agent.judge.reference import Case
+from infra_agent.judge.tensors import CompareRecord, compare
+from infra_agent.judge.timing import Role, TimingRecord
+from infra_agent.task.tree import Tree, digest, pack
+
+_PROGRAM = "sandboxes.runtime.calls"
+_REPEATS = 4
+_MOST_BYTES = 4 << 30
+
+
+def timing(collector: Collector, tree: Tree, base: Tree, case: Case) -> TimingRecord:
+    """Time one case. Raises UsageError where the task has no [timing], or its contents do not fit into memory."""
+    asked = collector.task.spec.timing
+    if asked is None:
+        raise UsageError(f"{collector.task.folder}: no [timing] section: say what time is allowed before it is measured")
+    trees: dict[Role, bytes] = {"base": pack(base), "candidate": pack(tree), "again": pack(base)}
+    arguments = collector.arguments({})
+    with ExitStack() as taken:
+        cages = [taken.enter_context(collector.cages(instruments.load("microbench")).cage()) for _ in trees]
+        first = collector.reference.draw(case, collector.seed("timing.first", case))
+        plan = Plan.of(call_ns(cages[0], trees["base"], first, arguments))
+        if plan.contents * first.nbytes > _MOST_BYTES:
+            gigabytes = plan.contents * first.nbytes / 2**30
+            raise UsageError(
+                f"case {case.name}: timing it takes {plan.contents} sets of contents, {gigabytes:.1f} GiB; time a smaller case"
+            )
+        drawn = collector.reference.draws(case, [collector.seed("timing", case) for _ in range(plan.contents)])
+        pool = Pool(case, drawn, collector.seed("timing.projection", case))
+        known = TimingRecord(
+            case=case.name, platform=collector.platform, tree=digest(tree), base_tree=digest(base), numbers=case.numbers,
+            contents=pool.digests,
+        )  # fmt: skip
+        rng = random.Random(collector.seed("timing.order", case))
+        return Crossover(cages, trees, pool, arguments, rng).run(known, plan, asked)
+
+
+def repeat(collector: Collector, tree: Tree, case: Case) -> RepeatRecord:
+    """Several calls in one process, each on fresh contents; interpreted kernels run their programs in the opposite order."""
+    drawn = collector.reference.draws(case, [collector.seed("repeat", case) for _ in range(_REPEATS)])
+    pool = Pool(case, drawn, collector.seed("repeat.projection", case))
+    sections = {"tree": pack(tree), "inputs.0": drawn[0].inputs}
+    calls: list[CompareRecord] = []
+    replayed: list[int] = []
+    with collector.cages(instruments.load("accuracy")).cage() as cage:
+        reply = cage.start(_PROGRAM, collector.arguments({"reversed": True}), sections, slots_of(drawn[0], 1))
+        layout = cage.layout
+        for number, content in enumerate(drawn):
+            if reply.status != "ok":
+                break
+            cage.put({"inputs.0": content.inputs})
+            reply = cage.call()
+            output = cage.output()
+            stages = compare(output, layout, content.truth, content.reference, "0/")
+            calls.append(CompareRecord(ended="ok", stages=stages, output_digest=canonical.digest(output), **described(tree, case)))
+            fault = pool.check(output, layout, 0, number, range(number), Tally())
+            if fault is not None and fault.kind == "replayed":
+                replayed.append(number)
+        result = cage.stop()
+    failed = reply.status if reply.status != "ok" else ("" if result.ended == "stopped" else ended(result))
+    return RepeatRecord(
+        case=case.name, tree=digest(tree), calls=tuple(calls), replayed=tuple(replayed), ended=failed, ending=tail(result) if failed else ""
+    )

@@ -1,0 +1,5 @@
+from cache.entry import run
+
+
+def test_one_key() -> None:
+    assert run is not None

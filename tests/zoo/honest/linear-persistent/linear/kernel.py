@@ -1,0 +1,22 @@
+"""The kernel of the linear layer."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def layer(x, w, bias, out, m, n, k, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
+    across = tl.cdiv(n, BLOCK)
+    for tile in range(tl.program_id(0), tl.cdiv(m, BLOCK) * across, PROGRAMS):
+        rows = tile // across * BLOCK + tl.arange(0, BLOCK)
+        columns = tile % across * BLOCK + tl.arange(0, BLOCK)
+        # The bias is where the sum starts.
+        first = tl.load(bias + columns, mask=columns < n, other=0.0)
+        total = tl.zeros((BLOCK, BLOCK), tl.float32) + first[None, :]
+        for start in range(0, k, BLOCK):
+            depth = start + tl.arange(0, BLOCK)
+            left = tl.load(x + rows[:, None] * k + depth[None, :], mask=(rows[:, None] < m) & (depth[None, :] < k), other=0.0)
+            right = tl.load(w + depth[:, None] * n + columns[None, :], mask=(depth[:, None] < k) & (columns[None, :] < n), other=0.0)
+            total = tl.dot(left, right, total, input_precision="tf32x3")
+        total = tl.maximum(total, 0.0)
+        tl.store(out + rows[:, None] * n + columns[None, :], total, mask=(rows[:, None] < m) & (columns[None, :] < n))

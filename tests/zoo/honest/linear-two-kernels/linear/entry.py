@@ -1,0 +1,17 @@
+"""A linear layer with a rectifier."""
+
+import torch
+import triton
+from linear.kernel import layer, rectify
+
+BLOCK = 32
+SPAN = 256
+
+
+def run(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor) -> dict[str, torch.Tensor]:
+    """``relu(x @ w + bias)``; x [m, k], w [k, n], bias [n], float32."""
+    (m, k), n = x.shape, w.shape[1]
+    out = torch.empty(m, n, device=x.device)
+    layer[(triton.cdiv(m, BLOCK), triton.cdiv(n, BLOCK))](x, w, out, m, n, k, BLOCK=BLOCK)
+    rectify[(triton.cdiv(m * n, SPAN),)](out, bias, n, m * n, SPAN=SPAN)
+    return {"out": out}

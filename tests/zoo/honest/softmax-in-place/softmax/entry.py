@@ -1,0 +1,10 @@
+"""Softmax over rows."""
+
+import torch
+
+
+def run(x: torch.Tensor, scale: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Softmax of ``scale * x`` [rows, columns] along each row, float32; ``scale`` [1]."""
+    y = x * scale
+    y.sub_(y.amax(1, keepdim=True)).exp_()
+    return {"y": y.div_(y.sum(1, keepdim=True))}

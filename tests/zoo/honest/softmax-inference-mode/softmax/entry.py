@@ -1,0 +1,9 @@
+"""Softmax over rows."""
+
+import torch
+
+
+@torch.inference_mode()
+def run(x: torch.Tensor, scale: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Softmax of ``scale * x`` [rows, columns] along each row, float32; ``scale`` [1]."""
+    return {"y": torch.softmax(torch.mul(x, scale), dim=-1)}
