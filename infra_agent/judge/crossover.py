@@ -7,7 +7,7 @@ restart to the next either base and candidate or base and base again change plac
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -211,16 +211,13 @@ class Rounds:
         self.placed = placed
         self.slots = slots
         self.layouts: dict[Role, Layout] = {role: cage.layout for role, cage in placed.items()}
-        self.order: list[tuple[Role, ...]] = []
-        for turn in range(len(slots)):
-            called = ROLES if turn % 2 else ROLES[:2]  # what base against base must show is coarser than what a claim must
-            self.order.append(tuple(rng.sample(called, len(called))))
+        self.order: list[tuple[Role, ...]] = [tuple(rng.sample(ROLES, len(ROLES))) for _ in slots]
         shuffled = rng.sample(range(len(pool)), sum(slots))
         ends = [sum(slots[: turn + 1]) for turn in range(len(slots))]
         self.contents = [tuple(shuffled[end - held : end]) for end, held in zip(ends, slots, strict=True)]
         self._seen = shuffled
         self._pool = pool
-        self._replies: dict[Role, dict[int, Reply]] = {role: {} for role in placed}
+        self._replies: dict[Role, list[Reply]] = {role: [] for role in placed}
 
     def used(self, turn: int) -> Sequence[int]:
         """Contents of the rounds before and of this one."""
@@ -236,25 +233,21 @@ class Rounds:
             return woken, b""
         cage.put({f"inputs.{k}": self._pool.drawn[content].inputs for k, content in enumerate(self.contents[turn])}, length)
         reply = cage.call(0, held)
-        self._replies[role][turn] = reply
+        self._replies[role].append(reply)
         return reply, cage.output(length)
 
     def finished(self, arrangement: tuple[int, int, int]) -> Restart:
         """What was seen, for the record."""
+        replies = self._replies
         return Restart(
             cages=arrangement,
             slots=self.slots,
             order=tuple("".join(role[0] for role in order) for order in self.order),
             contents=tuple(self.contents),
-            ns={role: self._column(role, lambda reply: reply.wall_ns) for role in ROLES},
-            idle_ns={role: self._column(role, lambda reply: reply.idle_cpu_ns) for role in ROLES},
-            child_ns={role: self._column(role, lambda reply: max(0, reply.child_ns)) for role in ROLES},
+            ns={role: tuple(reply.wall_ns for reply in replies[role]) for role in ROLES},
+            idle_ns={role: tuple(reply.idle_cpu_ns for reply in replies[role]) for role in ROLES},
+            child_ns={role: tuple(max(0, reply.child_ns) for reply in replies[role]) for role in ROLES},
         )
-
-    def _column(self, role: Role, read: Callable[[Reply], int]) -> tuple[int, ...]:
-        """A figure of every round; 0 where the role was not called."""
-        replies = self._replies[role]
-        return tuple(read(replies[turn]) if turn in replies else 0 for turn in range(len(self.slots)))
 
 
 def slots_of(content: Drawn, sets: int) -> Shapes:

@@ -31,7 +31,7 @@ from infra_agent.task.spec import PlatformName, TaskSpec, Timing
 
 Role = Literal["base", "candidate", "again"]
 ROLES: tuple[Role, ...] = ("base", "candidate", "again")
-WARM_UPS = 3
+WARM_UPS = 1
 """Rounds of a restart that are not timed."""
 _TOGETHER_SHARE = 0.1
 _TOGETHER_LEAST = 0.5
@@ -45,11 +45,10 @@ class Restart(Frozen):
     slots: tuple[int, ...]
     """Sets of inputs that each round's call held."""
     order: tuple[str, ...]
-    """Who was called in each round, in order, by initial; again (``a``) rides in every second one."""
+    """Who was called first, second, third in each round, by initial; again is ``a``."""
     contents: tuple[tuple[int, ...], ...]
     """Which contents of the pool each round used; the same for all three."""
     ns: dict[Role, tuple[int, ...]]
-    """0 where a role was not called."""
     idle_ns: dict[Role, tuple[int, ...]]
     """CPU time of the cage while it was to be stopped, before each call."""
     child_ns: dict[Role, tuple[int, ...]]
@@ -121,7 +120,7 @@ def relay_ns(restart: Restart) -> float:
     """Cost of a call apart from its work: where base's times over the number of sets cross zero. 0 when calls hold one set."""
     by_slots: dict[int, list[int]] = {}
     for slots, *times in zip(restart.slots[WARM_UPS:], restart.ns["base"][WARM_UPS:], restart.ns["again"][WARM_UPS:], strict=True):
-        by_slots.setdefault(slots, []).extend(ns for ns in times if ns)
+        by_slots.setdefault(slots, []).extend(times)
     if len(by_slots) < 2:
         return 0.0
     medians = {slots: plain.median(times) for slots, times in by_slots.items()}
@@ -137,7 +136,7 @@ def effect(restart: Restart, left: Role, right: Role) -> float:
     """Logarithm of left's time over right's in one restart: the median over rounds, each as heavy as the sets it held."""
     relay = relay_ns(restart)
     rounds = zip(restart.slots[WARM_UPS:], restart.ns[left][WARM_UPS:], restart.ns[right][WARM_UPS:], strict=True)
-    return clipped(_weighted_median([(math.log(_net(a, relay) / _net(b, relay)), slots) for slots, a, b in rounds if a and b]))
+    return clipped(_weighted_median([(math.log(_net(a, relay) / _net(b, relay)), slots) for slots, a, b in rounds]))
 
 
 def _weighted_median(values: Sequence[tuple[float, int]]) -> float:
