@@ -3,19 +3,20 @@
 import json
 import os
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from sandboxes.runtime import entry, request, tensors
 from sandboxes.runtime.request import Request
 
 
-def call(asked: Request) -> dict[str, Any]:
+def call(asked: Request, around: AbstractContextManager[object]) -> dict[str, Any]:
     """One call of the entry; outputs into the judge's slots. Returns what it took, what is missing, and inputs that it overwrote."""
     arrays, mutates = tensors.read(asked.sections["inputs"]), asked.args["entry"].get("mutates", [])
     function = entry.load(asked.args)
     sums = entry.checksums(arrays, mutates)
     began = time.perf_counter()
-    outputs = entry.call(function, arrays, mutates)
+    outputs = entry.call(function, arrays, mutates, around)
     seconds = time.perf_counter() - began
     problems = tensors.fill_slots(asked, outputs)
     after = entry.checksums(arrays, mutates)
@@ -26,14 +27,16 @@ def call(asked: Request) -> dict[str, Any]:
 
 
 def call_emulated(asked: Request) -> dict[str, Any]:
-    """The same on Triton's interpreter: besides, which dots ran, and whether the emulator is still what it was."""
-    from sandboxes.runtime import interpreter, launches
+    """The same on Triton's interpreter: besides, which dots ran, what was computed outside kernels, and whether the emulator is intact."""
+    from sandboxes.runtime import hostwork, interpreter, launches
 
     interpreter.install()
     if asked.args.get("perturbed"):
         launches.perturb()
     before = interpreter.fingerprint()
-    report = call(asked)
+    watch = hostwork.Watch()
+    report = call(asked, watch)
+    report["host_work"] = sorted(watch.seen)
     report["dots"] = [{**dot, "file": entry.relative(dot["file"])} for dot in interpreter.dots_by_line()]
     report["intact"] = interpreter.fingerprint() == before
     return report
@@ -42,7 +45,7 @@ def call_emulated(asked: Request) -> dict[str, Any]:
 def main() -> None:
     """One call, and a report of it beside the outputs."""
     asked = request.current()
-    report = call_emulated(asked) if os.environ.get("TRITON_INTERPRET") else call(asked)
+    report = call_emulated(asked) if os.environ.get("TRITON_INTERPRET") else call(asked, nullcontext())
     asked.write_report(json.dumps(report).encode())
 
 

@@ -1,5 +1,6 @@
 """Audit a task: run its controls and solutions through the whole gate, and ask its reference whether it makes sense."""
 
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -7,12 +8,14 @@ from pathlib import Path
 from infra_agent.errors import UsageError
 from infra_agent.frozen import Frozen, one_line
 from infra_agent.gates.proposal import Judged, ProposalGate
-from infra_agent.judge import seeds
+from infra_agent.judge import controls as free
+from infra_agent.judge import evidence, seeds, standing, timing
 from infra_agent.judge.audit_record import AuditRecord, Trial
 from infra_agent.judge.collector import Collector
 from infra_agent.judge.verdict import first_failure
 from infra_agent.task import repository
 from infra_agent.task.load import Task
+from infra_agent.task.tree import Tree
 
 _BARELY = 1e-6
 """An input whose redraw changes no stage by more than this does not matter to the task."""
@@ -62,7 +65,10 @@ def audit(task: Task, home: Path, on_trial: Callable[[Trial], None]) -> AuditRec
             found = judged.verdict.decision if judged.verdict.decision == "pass" else _refusal(judged)
             trials.append(Trial(name=path.stem, expected="pass", found=found, ok=found == "pass", seconds=round(judged.seconds, 1)))
             on_trial(trials[-1])
-        problems = _reference_problems(collector)
+        for trial in _free_controls(collector):
+            trials.append(trial)
+            on_trial(trial)
+        problems = (*_reference_problems(collector), *_same_problems(collector, gate.base_tree()))
         return AuditRecord(
             task=task.spec.id,
             digest=task.digest,
@@ -90,6 +96,44 @@ def _control_trial(name: str, control: Control, judged: Judged) -> Trial:
         ok=ok,
         seconds=round(judged.seconds, 1),
     )
+
+
+def _free_controls(collector: Collector) -> list[Trial]:
+    """One trial for each free control, over every stage of the public cases that are cheap."""
+    began = time.monotonic()
+    accepts = collector.task.spec.accepts
+    tried: dict[str, list[str]] = {}
+    for case in (c for c in collector.cases("public") if c.when == "always"):
+        drawn, other = collector.reference.draws(case, [collector.seed("controls", case) for _ in range(2)])
+        inputs = evidence.tensors(drawn.inputs, f"inputs of {case.name}")
+        for control, stage, passed in free.accepted(case, drawn, other, inputs):
+            found = "refused" if not passed else "on purpose" if free.excused(control, stage, accepts) else f"{stage} of {case.name}"
+            tried.setdefault(control, []).append(found)
+    seconds = round(time.monotonic() - began, 1)
+    return [
+        Trial(name=f"free: {control}", expected="refused", found=_found(found), ok=set(found) <= {"refused", "on purpose"}, seconds=seconds)
+        for control, found in sorted(tried.items())
+    ]
+
+
+def _found(found: list[str]) -> str:
+    wrong = [place for place in found if place not in ("refused", "on purpose")]
+    if wrong:
+        return f"accepted as {', '.join(wrong)}"
+    meant = f", accepted on purpose {found.count('on purpose')}" if "on purpose" in found else ""
+    return f"refused {found.count('refused')} of {len(found)}{meant}"
+
+
+def _same_problems(collector: Collector, base: Tree) -> tuple[str, ...]:
+    """Base against itself must not be called faster or slower. Whether the machine is fit today is no fault of the task."""
+    spec = collector.task.spec
+    if spec.timing is None:
+        return ()
+    case = collector.public_case(spec.timing.cases[0]) if spec.timing.cases else collector.smallest_case()
+    found = timing.assess(standing.timing(collector, base, base, case), spec.timing, spec)
+    if found.claim in ("faster", "slower"):
+        return (f"base against itself in {case.name}: {found.message}",)
+    return (f"base in {case.name}: {found.message}",) if found.kind not in (None, "not_faster", "slower") else ()
 
 
 def _reference_problems(collector: Collector) -> tuple[str, ...]:

@@ -161,9 +161,11 @@ def own_work(record: CompareRecord) -> Check:
         where = TensorWhere(case=record.case, stage=still[0])
         message = f"stage {still[0]} is right although every kernel's result was put off: the work is done elsewhere"
         return Check(name="own_work", status="fail", kind="not_own_work", trust="in-process", figure=figure, where=where, message=message)
-    return Check(
-        name="own_work", status="pass", trust="in-process", figure=figure, message="no stage is right when the kernels' results are put off"
-    )
+    if record.host_work:
+        message = f"besides its kernels the entry uses {', '.join(record.host_work[:3])}: the work is done elsewhere"
+        return Check(name="own_work", status="fail", kind="not_own_work", trust="in-process", figure=figure, message=message)
+    message = "no stage is right when the kernels' results are put off, and no library multiplied"
+    return Check(name="own_work", status="pass", trust="in-process", figure=figure, message=message)
 
 
 def repeat(record: RepeatRecord, platform: PlatformName) -> Check:

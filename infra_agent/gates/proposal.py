@@ -46,13 +46,17 @@ class ProposalGate:
         self._on_check = on_check or (lambda check: None)
         self._done: list[Check] = []
 
+    def base_tree(self) -> Tree:
+        """The files that a patch is against."""
+        return self._repository.read_tree(self._base)
+
     def judge(self, patch: bytes) -> Judged:
         """Decide on ``patch``, which may come from anywhere; it is applied first and diffed again."""
         began = time.monotonic()
         self._collector.fresh_cages()
         self._done = []
         self._add(checks.isolation(self._collector.isolation, policy.default().isolation))
-        base_tree = self._repository.read_tree(self._base)
+        base_tree = self.base_tree()
         patch, tree = self._apply(patch)
         if tree is not None and self._reads_well(patch, frozenset(base_tree)):
             self._measure(tree, base_tree)

@@ -40,6 +40,7 @@ class Said(Frozen):
     loaded: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(default_factory=dict)
     entry_s: float = Field(default=0.0, ge=0)
     changed: tuple[Annotated[str, Field(max_length=200)], ...] = Field(default=(), max_length=1000)
+    host_work: tuple[Annotated[str, Field(max_length=100)], ...] = Field(default=(), max_length=100)
     intact: bool = True
     """False when the emulator is not what it was before the candidate was imported."""
 

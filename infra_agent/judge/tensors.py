@@ -104,6 +104,8 @@ class CompareRecord(Frozen):
     problems: dict[str, str] = Field(default_factory=dict)
     changed: tuple[str, ...] = ()
     """Inputs that were overwritten though the task does not say so. Written beside the candidate."""
+    host_work: tuple[str, ...] = ()
+    """Matrix products that a library did, and ways out of torch, while kernels were interpreted. Written beside the candidate."""
     output_digest: str = ""
     dots: tuple[EmulatedDot, ...] = ()
     """Dots that the emulator saw. Written beside the candidate."""

@@ -5,6 +5,7 @@ import importlib
 import sys
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from sandboxes.runtime.request import WORKSPACE
 
 Entry = Callable[..., dict[str, Any]]
+_NOTHING: AbstractContextManager[object] = nullcontext()
 
 
 def load(args: dict[str, Any]) -> Entry:
@@ -21,15 +23,20 @@ def load(args: dict[str, Any]) -> Entry:
     return getattr(importlib.import_module(where["module"]), where["callable"])  # type: ignore[no-any-return]
 
 
-def call(entry: Entry, arrays: dict[str, np.ndarray], mutates: Sequence[str] = ()) -> dict[str, np.ndarray]:
+def call(
+    entry: Entry, arrays: dict[str, np.ndarray], mutates: Sequence[str] = (), around: AbstractContextManager[object] = _NOTHING
+) -> dict[str, np.ndarray]:
     """``entry(**inputs)`` with torch tensors that share the arrays' memory; outputs as numpy arrays.
 
-    A stage in ``mutates`` is read from the input's own memory: what was written elsewhere was not written in place.
+    ``around`` holds while the entry runs, and only then. A stage in ``mutates`` is read from the input's own memory: what was written
+    elsewhere was not written in place.
     Raises TypeError when the entry does not return a dict of plain tensors: a subclass could compute later.
     """
     import torch
 
-    outputs = entry(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    with around:
+        outputs = entry(**tensors)
     if type(outputs) is not dict:
         raise TypeError(f"the entry returned {type(outputs).__name__}, a dict of tensors is expected")
     for name, value in outputs.items():

@@ -84,6 +84,8 @@ def run(jobs: int, cores: int, verdicts: int, power: int, neighbour: bool, limit
 
 
 def _share(hits: int, trials: int) -> str:
+    if not trials:
+        return "0 of 0"
     low, high = clopper_pearson(hits, trials)
     return f"{hits} of {trials} [{low:.2%}, {high:.2%}]"
 
@@ -95,7 +97,7 @@ def _claims(found: list[dict[str, Any]], *claims: str) -> int:
 def report(found: list[dict[str, Any]], neighbour: bool) -> int:
     """Print figures by workload and the last line; 1 when a bar is missed."""
     same, more = ([trial for trial in found if trial["more"] is slower] for slower in (False, True))
-    for workload in WORKLOADS:
+    for workload in WORKLOADS:  # each by itself: a pool must not hide one
         mine = [trial for trial in same if trial["workload"] == workload]
         if mine:
             false, undecided = _claims(mine, "faster", "slower"), _claims(mine, "undecided")

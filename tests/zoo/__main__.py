@@ -4,12 +4,16 @@ Every candidate goes through the whole gate, with fresh cages, once for each of 
 """
 
 import argparse
+import multiprocessing
+import os
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from infra_agent.gates.proposal import ProposalGate
 from infra_agent.judge import seeds
@@ -56,22 +60,41 @@ class Outcome:
         about = self.candidate.about
         mark = "ok " if self.as_it_should else "BAD"
         kind = "" if self.candidate.honest or self.right_kind or not self.refused else f"   (another kind than {', '.join(about.kinds)})"
-        return f"{mark} {about.family or 'honest':<18} {self.candidate.name:<28} {self.verdict.decision:<12} {said}{kind} ({self.seconds:.1f} s)"
+        name = f"{mark} {about.family or 'honest':<18} {self.candidate.name:<28}"
+        return f"{name} {self.verdict.decision:<12} {said}{kind} ({self.seconds:.1f} s)"
 
 
 def judge(listed: list[Candidate], secret: bytes, home: Path) -> list[Outcome]:
-    """Every candidate through the gate; one collector for each task."""
+    """Candidates of one task through the gate."""
+    asked = task(listed[0].about.task)
+    repository, base = for_task(asked, home)
     outcomes = []
-    for name in dict.fromkeys(candidate.about.task for candidate in listed):
-        repository, base = for_task(task(name), home)
-        with Collector(task(name), secret) as collector:
-            gate = ProposalGate(collector, repository, base, lambda record: "0" * 64)
-            for candidate in (candidate for candidate in listed if candidate.about.task == name):
-                began = time.monotonic()
-                verdict = gate.judge(candidate.patch(repository, base)).verdict
-                outcomes.append(Outcome(candidate, verdict, time.monotonic() - began))
-                print(outcomes[-1].line(), flush=True)
+    with Collector(asked, secret) as collector:
+        gate = ProposalGate(collector, repository, base, lambda record: "0" * 64)
+        for candidate in listed:
+            began = time.monotonic()
+            verdict = gate.judge(candidate.patch(repository, base)).verdict
+            outcomes.append(Outcome(candidate, verdict, time.monotonic() - began))
+            print(outcomes[-1].line(), flush=True)
     return outcomes
+
+
+def take_a_core(counter: Any) -> None:
+    """Give this process a core of its own: two verdicts at a time must not meet."""
+    with counter.get_lock():
+        number, counter.value = counter.value, counter.value + 1
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[number % len(cores)]})
+
+
+def judge_all(listed: list[Candidate], secrets: list[bytes], home: Path) -> list[Outcome]:
+    """Every candidate under every secret, as many at a time as there are cores; the longest lists first."""
+    names = dict.fromkeys(candidate.about.task for candidate in listed)
+    parts = [([c for c in listed if c.about.task == name], secret, home / str(n)) for n, secret in enumerate(secrets) for name in names]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), context, take_a_core, (context.Value("i", 0),)) as workers:
+        running = [workers.submit(judge, *part) for part in sorted(parts, key=lambda part: -len(part[0]))]
+        return [outcome for future in running for outcome in future.result()]
 
 
 def table(outcomes: list[Outcome]) -> str:
@@ -96,12 +119,10 @@ def main() -> int:
     given = parser.parse_args()
     listed = [c for c in candidates(tuple(given.group or GROUPS)) if given.only in c.name]
     here = [c for c in listed if not c.about.needs]
-    outcomes = []
+    secrets = [seeds.new_secret() for _ in range(given.secrets)]
+    print(f"secrets with commitments {', '.join(seeds.commitment(secret)[:16] for secret in secrets)}", flush=True)
     with tempfile.TemporaryDirectory() as home:
-        for _ in range(given.secrets):
-            secret = seeds.new_secret()
-            print(f"secret with commitment {seeds.commitment(secret)[:16]}", flush=True)
-            outcomes += judge(here, secret, Path(home))
+        outcomes = judge_all(here, secrets, Path(home))
     print("\n" + table(outcomes))
     for candidate in (c for c in listed if c.about.needs):
         print(f"not run here: {candidate.name} needs {candidate.about.needs}: {candidate.about.idea}")

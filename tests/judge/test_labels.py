@@ -1,0 +1,86 @@
+"""Which side is which: a slower candidate is called slower wherever its name passes through. ``test_label_swap.py`` exchanges the names."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from infra_agent.gates import checks
+from infra_agent.gates.proposal import ProposalGate
+from infra_agent.judge import measure, seeds, standing, statistics, tensors
+from infra_agent.judge.collector import Collector
+from infra_agent.judge.statistics import Interval
+from infra_agent.judge.timing import assess, effect
+from infra_agent.sandbox.mapping import plan
+from infra_agent.task.load import Task, load
+from infra_agent.task.repository import for_task
+from infra_agent.task.spec import Static, Timing
+from infra_agent.task.tree import digest, read_folder
+from tests.conftest import ROOT
+from tests.judge.test_static import kernel
+from tests.judge.test_static import record as compiled
+from tests.judge.test_timing import TASK, line, record, restart
+
+SLOW, FAST = line(4e6), line(2e6)
+
+
+def slower() -> list[object]:
+    return [restart(number, FAST, SLOW, FAST) for number in range(8)]
+
+
+def test_an_effect_is_bases_time_over_the_candidates() -> None:
+    assert effect(restart(0, FAST, SLOW, FAST), "base", "candidate") == pytest.approx(-np.log(2))
+
+
+def test_a_claim_below_zero_is_slower() -> None:
+    assert statistics.claim(Interval(effect=-0.5, low=-0.6, high=-0.4), 0.01) == "slower"
+
+
+def test_a_slower_candidate_is_slower_in_the_verdict_and_in_seconds() -> None:
+    verdict = assess(record(slower()), Timing(), TASK)
+    assert (verdict.kind, verdict.claim) == ("slower", "slower") and verdict.candidate_s == pytest.approx(2 * verdict.base_s)
+    assert checks.timing([record(slower())], TASK).kind == "slower"
+
+
+def test_only_the_candidates_faults_refuse_it() -> None:
+    fault = {"restart": 0, "round": 1, "stage": "y", "kind": "incorrect", "message": "wrong"}
+    assert assess(record(faults=[{"role": "candidate", **fault}]), Timing(), TASK).status == "fail"
+    assert assess(record(faults=[{"role": "base", **fault}]), Timing(), TASK).status == "inconclusive"
+    assert assess(record(ended="crashed: x", ended_role="candidate"), Timing(), TASK).status == "fail"
+    assert assess(record(ended="crashed: x", ended_role="base"), Timing(), TASK).status == "inconclusive"
+
+
+def test_truth_is_what_errors_are_measured_from() -> None:
+    truth, reference = {"y": np.full(4, 1.0)}, {"y": np.full(4, 1.5, np.float32)}
+    layout = plan({"y": ("F32", (4,))}, 8)
+    output = bytearray(b"\xff" * layout.report_offset)
+    output[layout.slots["y"].offset : layout.slots["y"].offset + 16] = np.full(4, 1.0, np.float32).tobytes()
+    stage = tensors.compare(bytes(output), layout, truth, reference)["y"]
+    assert (stage.error, stage.reference_error) == (0.0, 0.5)
+
+
+def test_a_product_lost_by_the_candidate_is_a_loss() -> None:
+    kept, lost = compiled(kernel()), compiled(kernel(dots=(), tensor_core_instructions=0))
+    assert checks.static(lost, kept, Static(case="c")).kind == "lost_tensor_cores"
+    assert checks.static(kept, lost, Static(case="c")).status == "pass"
+
+
+@pytest.fixture(scope="module")
+def loop() -> Task:
+    return load(str(ROOT / "tests" / "aa" / "tasks" / "loop"))
+
+
+@pytest.mark.slow
+def test_a_slower_candidate_is_slower_all_the_way(loop: Task, home: Path) -> None:
+    """Real cages, once through the gate and once through the instrument."""
+    base = read_folder(loop.workspace)
+    tree = {path: data.replace(b"STEPS = 5_000", b"STEPS = 20_000") for path, data in base.items()}
+    repository, commit = for_task(loop, home)
+    patch = repository.diff(commit, repository.write_tree(tree))
+    with Collector(loop, seeds.new_secret()) as collector:
+        judged = ProposalGate(collector, repository, commit, lambda data: "0" * 64).judge(patch)
+        said, _ = measure.measure(collector, "microbench", tree, base, {"cases": ""}, ())
+        written = standing.timing(collector, tree, base, collector.public_case("only"))
+    kinds = {check.name: check.kind for check in judged.verdict.checks}
+    assert kinds["timing"] == "slower" and said.kind == "slower"
+    assert (written.tree, written.base_tree) == (digest(tree), digest(base))

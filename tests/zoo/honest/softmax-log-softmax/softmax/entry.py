@@ -1,8 +1,0 @@
-"""Softmax over rows."""
-
-import torch
-
-
-def run(x: torch.Tensor, scale: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Softmax of ``scale * x`` [rows, columns] along each row, float32; ``scale`` [1]."""
-    return {"y": torch.log_softmax(x * scale, 1).exp_()}
