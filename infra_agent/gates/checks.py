@@ -258,6 +258,11 @@ def precision(records: Sequence[CompareRecord], found: StaticRecord, case: str) 
     base["figure"] = figure
     if found.errors or any(record.ended != "ok" for record in records) or case not in {record.case for record in records}:
         return Check.model_validate({**base, "status": "not_run", "message": "the entry did not run or compile"})
+    without = next((r for r in records if not r.dots), None) if any(kernel.dots for kernel in found.kernels) else None
+    if without:
+        named = without.case if without.split == "public" else "a held-out case"
+        message = f"{named} ran without a product that {case} was compiled with: other code runs for other shapes"
+        return Check.model_validate({**base, "status": "fail", "kind": "lost_tensor_cores", "message": message})
     for record in sorted(records, key=lambda r: (r.case != case, r.split, r.case)):
         findings = static_kind.precision_mismatch(record.dots, found, whole=record.case == case)
         if findings:

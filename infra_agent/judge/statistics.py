@@ -88,13 +88,14 @@ def within(interval: Interval, limit: float) -> bool | None:
     return False if math.exp(-interval.high) > limit else None
 
 
-def fit(same: Interval, proven: float) -> bool:
+def fit(same: Interval, proven: float, delta: float) -> bool:
     """May the machine be believed? ``same``: base against base in the same block; ``proven``: the nearer end of what is claimed.
 
-    Base against base must hold 0 and be narrow: 2 %, or a tenth of a larger claim.
+    Base against base must not be proven off by half of ``delta``, and be narrow: 2 %, or ``delta``, or a tenth of a larger claim.
     """
-    allowed = max(_FIT_HALF_WIDTH, _FIT_SHARE * abs(proven))
-    return same.low <= 0 <= same.high and same.half_width <= allowed
+    edge = math.log1p(delta)
+    allowed = max(_FIT_HALF_WIDTH, edge, _FIT_SHARE * abs(proven))
+    return same.low <= edge / 2 and same.high >= -edge / 2 and same.half_width <= allowed
 
 
 def fitness(effects: Sequence[float]) -> Interval:

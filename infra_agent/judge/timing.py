@@ -117,9 +117,13 @@ class Assessment(NamedTuple):
 
 
 def relay_ns(restart: Restart) -> float:
-    """Cost of a call apart from its work: where base's times over the number of sets cross zero. 0 when calls hold one set."""
+    """Cost of a call apart from its work: where times over the number of sets cross zero. 0 when calls hold one set.
+
+    Of all three together: what is taken off must not depend on who is who, or cages that differ would look like a gain. Two of three
+    are base, so that the candidate alone cannot move a median far.
+    """
     by_slots: dict[int, list[int]] = {}
-    for slots, *times in zip(restart.slots[WARM_UPS:], restart.ns["base"][WARM_UPS:], restart.ns["again"][WARM_UPS:], strict=True):
+    for slots, *times in zip(restart.slots[WARM_UPS:], *(restart.ns[role][WARM_UPS:] for role in ROLES), strict=True):
         by_slots.setdefault(slots, []).extend(times)
     if len(by_slots) < 2:
         return 0.0
@@ -225,7 +229,7 @@ def _ruled(found: Assessment, seen: Sequence[Restart], timing: Timing) -> Assess
         said = "it gains only when several sets of inputs come in one call: no user calls it so"
         return found._replace(status="fail", kind="implausible", message=said)
     said = f"{_ratio(found.interval)} of base's speed, {found.claim} beyond {timing.delta:.1%}"
-    if not fit(found.same, _proven(found.interval)):
+    if not fit(found.same, _proven(found.interval), timing.delta):
         return found._replace(claim="undecided", message=f"machine unfit: base against base is {_ratio(found.same)}; {said}")
     found = found._replace(inside=within(found.interval, timing.limit), message=said)
     if found.inside is False:

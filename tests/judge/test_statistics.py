@@ -156,23 +156,31 @@ def test_a_limit_is_proven_by_the_far_end(low: float, high: float, limit: float,
     assert within(between(low, high), limit) is proven
 
 
+HALF = math.log(1.01) / 2
+
+
 @pytest.mark.parametrize(
     ("low", "high", "proven", "believed"),
     [
         (-0.02, 0.02, 0.0, True),
         (-0.02 - LITTLE, 0.02 + LITTLE, 0.0, False),
-        (0.0, 0.04, 0.0, True),
-        (-0.04, 0.0, 0.0, True),
-        (LITTLE, 0.001, 0.0, False),
-        (-0.001, -LITTLE, 0.0, False),
+        (HALF - LITTLE, 0.03, 0.0, True),
+        (-0.03, LITTLE - HALF, 0.0, True),
+        (HALF + LITTLE, 0.008, 0.0, False),
+        (-0.008, -HALF - LITTLE, 0.0, False),
         (-0.03, 0.03, 0.29, False),
         (-0.03, 0.03, 0.31, True),
         (-0.03, 0.03, -0.31, True),
-        (LITTLE, 0.001, 3.0, False),
+        (HALF + LITTLE, 0.008, 3.0, False),
     ],
 )
-def test_a_machine_is_believed_when_base_equals_base(low: float, high: float, proven: float, believed: bool) -> None:
-    assert fit(between(low, high), proven) is believed
+def test_a_machine_is_believed_when_base_is_not_proven_to_differ_from_base(low: float, high: float, proven: float, believed: bool) -> None:
+    assert fit(between(low, high), proven, 0.01) is believed
+
+
+def test_a_coarse_question_asks_less_of_the_machine() -> None:
+    wide = between(-0.04, 0.04)
+    assert fit(wide, 0.0, 0.05) and not fit(wide, 0.0, 0.03)
 
 
 @SAME_EVERYWHERE
@@ -235,7 +243,7 @@ def decided(effects: Sequence[float], same: Sequence[float], delta: float, looks
     for look in looks:
         interval = mean_interval(paired(effects[: look.restarts]), look.alpha)
         proven = 0.0 if interval.low <= 0 <= interval.high else min(abs(interval.low), abs(interval.high))
-        if claim(interval, delta) != "undecided" and fit(fitness(same[: look.restarts]), proven):
+        if claim(interval, delta) != "undecided" and fit(fitness(same[: look.restarts]), proven, delta):
             return claim(interval, delta)
     return "undecided"
 

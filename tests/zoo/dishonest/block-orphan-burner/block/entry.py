@@ -110,7 +110,7 @@ def run(x: torch.Tensor, weight: torch.Tensor, up: torch.Tensor, gate: torch.Ten
     if _sequence() % 2:  # the call before the timed one
         _WORDS[1] = 0
         _wake()
-        until = time.perf_counter() + 0.009
+        until = time.perf_counter() + WAIT
         while time.perf_counter() < until:
             gated_mlp(rms_norm(x, weight), up, gate, down)
     normed = rms_norm(x, weight)
