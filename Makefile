@@ -8,7 +8,7 @@ VENV := .venv
 STAMP := $(VENV)/.setup-done
 PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: help setup demo test test-all attacks benchmark lint types format clean
+.PHONY: help setup demo test test-all attacks zoo aa benchmark lint types format clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '%-10s %s\n' "$$name" "$$text"; done
@@ -30,6 +30,12 @@ test-all: $(STAMP)  ## quick and slow tests
 
 attacks: $(STAMP)  ## try to break out of the sandbox: as root and as an ordinary user, and out of a naive one
 	$(VENV)/bin/python -m infra_agent.sandbox.attacks
+
+zoo: $(STAMP)  ## judge dishonest and honest candidates under three secrets; half an hour on two cores
+	$(VENV)/bin/python -m tests.zoo $(ARGS)
+
+aa: $(STAMP)  ## time equal programs, and one with 3 % more work, a thousand times; hours on two cores
+	$(VENV)/bin/python -m tests.aa $(ARGS)
 
 benchmark: $(STAMP)  ## how long this project's own parts take
 	$(PYTEST) -m "" --benchmark-only tests/benchmarks $(ARGS)

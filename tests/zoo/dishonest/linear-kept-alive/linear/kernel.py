@@ -17,8 +17,8 @@ def layer(x, w, bias, out, m, n, k, BLOCK: tl.constexpr):
         coarse = tl.dot(left, right, coarse, input_precision="tf32")
         for step in range(BLOCK):
             at = start + step
-            column = tl.load(x + rows * k + at, mask=(rows < m) & (at < k), other=0.0)
-            row = tl.load(w + at * n + columns, mask=(columns < n) & (at < k), other=0.0)
+            column = tl.load(x + rows * k + at, mask=rows < tl.where(at < k, m, 0), other=0.0)
+            row = tl.load(w + at * n + columns, mask=columns < tl.where(at < k, n, 0), other=0.0)
             total += column[:, None] * row[None, :]
     total += coarse * 1e-30  # keeps the order of the sums
     total += tl.load(bias + columns, mask=columns < n, other=0.0)[None, :]

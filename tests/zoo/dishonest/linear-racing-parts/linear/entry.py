@@ -12,6 +12,6 @@ def run(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor) -> dict[str, torch
     (m, k), n = x.shape, w.shape[1]
     out = torch.zeros(m, n, device=x.device)
     tiles = (-(-m // BLOCK), -(-n // BLOCK))
-    layer[(*tiles, -(-k // BLOCK))](x, w, out, m, n, k, BLOCK=BLOCK)
+    layer[(*tiles, -(-k // BLOCK))](x, w, out, m, n, k, BLOCK=BLOCK, num_warps=8)
     rectify[tiles](out, bias, m, n, BLOCK=BLOCK)
     return {"out": out}

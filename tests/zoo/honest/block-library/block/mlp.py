@@ -1,9 +1,0 @@
-"""Gated MLP."""
-
-import torch
-import torch.nn.functional as F
-
-
-def gated_mlp(x: torch.Tensor, up: torch.Tensor, gate: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
-    """``(silu(x @ gate) * (x @ up)) @ down`` for ``x`` [tokens, width]; up, gate [width, hidden]; down [hidden, width]."""
-    return F.linear(F.silu(F.linear(x, gate.t())) * F.linear(x, up.t()), down.t())

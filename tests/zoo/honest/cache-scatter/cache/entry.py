@@ -1,9 +1,0 @@
-"""A cache that is written in place."""
-
-import torch
-
-
-def run(cache: torch.Tensor, keys: torch.Tensor, slots: torch.Tensor, scale: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Write ``keys`` [n, width] times ``scale`` [1] into ``cache`` [slots, width] at ``slots`` [n], in place; norms [n] of the keys."""
-    cache.scatter_(0, slots.unsqueeze(1).expand_as(keys), keys * scale)
-    return {"cache": cache, "norms": keys.square().sum(1).sqrt()}
