@@ -32,11 +32,13 @@ def call_emulated(asked: Request) -> dict[str, Any]:
 
     interpreter.install()
     if asked.args.get("perturbed"):
-        launches.perturb()
+        launches.perturb(asked.args["perturbed"])
+    launched = launches.watch()
     before = interpreter.fingerprint()
     watch = hostwork.Watch()
     report = call(asked, watch)
     report["host_work"] = sorted(watch.seen)
+    report["launches"] = [json.loads(about) for about in sorted(launched)]
     report["dots"] = [{**dot, "file": entry.relative(dot["file"])} for dot in interpreter.dots_by_line()]
     report["intact"] = interpreter.fingerprint() == before
     return report

@@ -1,7 +1,6 @@
 """One compiled kernel as the report tells it."""
 
 import hashlib
-import math
 import re
 import tempfile
 from pathlib import Path
@@ -10,12 +9,10 @@ from typing import Any, TypedDict
 from feedback.static import binary, dots
 from feedback.static.binary import Spill
 from feedback.static.dots import Dot
-from sandboxes.runtime import entry
+from sandboxes.runtime import entry, identity
 
 _TENSOR_CORE = re.compile(r"\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)\b")
 _FMA = re.compile(r"\bfma\.rn(?:\.ftz)?(?:\.sat)?\.f32(?:x2)?\b")
-
-Scalar = str | int | float | bool | None
 
 
 class Kernel(TypedDict):
@@ -24,6 +21,7 @@ class Kernel(TypedDict):
     name: str
     file: str
     line: int
+    source_sha256: str
     constexprs: dict[str, Any]
     signature: dict[str, str]
     num_warps: int
@@ -41,24 +39,12 @@ class Kernel(TypedDict):
     cubin_sha256: str
 
 
-def _plain(value: Any) -> Scalar | list[Any]:
-    """A constexpr as JSON can hold it: a function by its name, anything else that is no plain value as text."""
-    value = getattr(value, "value", value)  # tl.constexpr
-    if isinstance(value, (tuple, list)):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(getattr(value, "__name__", value))
-
-
 def _constexprs(source: Any) -> dict[str, Any]:
     """Argument -> value, for constexprs and for integers that Triton specialised as 1; ``x.0`` is an element of the tuple x."""
     named = {}
     for path, value in source.constants.items():
         first, *rest = path
-        named[".".join([source.fn.arg_names[first], *map(str, rest)])] = _plain(value)
+        named[".".join([source.fn.arg_names[first], *map(str, rest)])] = identity.plain(value)
     return named
 
 
@@ -78,6 +64,7 @@ def describe(compiled: Any) -> Kernel:
         "name": source.fn.__name__,
         "file": entry.relative(source.fn.file_name),
         "line": source.fn.def_file_line_number,
+        "source_sha256": identity.source_digest(source.fn.src),
         "constexprs": _constexprs(source),
         "signature": {name: str(kind) for name, kind in source.signature.items()},
         "num_warps": metadata.num_warps,

@@ -173,11 +173,14 @@ def repeat(record: RepeatRecord, platform: PlatformName) -> Check:
     trust, figure = accuracy_trust(platform), f"{len(record.calls)} calls of {record.case} in one process"
     findings = [finding for call in record.calls for finding in tensors.assess(call)[2]]
     base = {"name": "repeat", "trust": trust, "figure": figure}
+    if not record.calls and not record.ended:
+        return Check.model_validate({**base, "status": "not_run", "message": "no call was made"})
     if record.replayed:
         message = f"call {record.replayed[0] + 1} was answered with the result of an earlier one"
         return Check.model_validate({**base, "status": "fail", "kind": "replayed", "message": message})
     if record.ended:
-        kind = {"early": "tampered", "lost": "tampered", "moving": "contention", "timeout": "timeout"}.get(record.ended, "crashed")
+        kinds = {"early": "tampered", "lost": "tampered", "moving": "contention", "timeout": "timeout"}
+        kind = "incorrect" if "OverwrittenError" in record.ending else kinds.get(record.ended, "crashed")
         message = f"ended with {record.ended}: {record.ending}"
         return Check.model_validate({**base, "status": "fail", "kind": kind, "message": message})
     if findings:
@@ -193,6 +196,8 @@ def timing(records: Sequence[TimingRecord], spec: TaskSpec) -> Check:
     """Base and candidate on the judge's clock, case by case before any sum."""
     asked = spec.timing or Timing()
     found = {record.case: timing_kind.assess(record, asked, spec) for record in records}
+    if len(found) != len(records) or not records:
+        return Check(name="timing", status="not_run", trust="judged", message=f"{len(records)} records of {len(found)} cases")
     status, kind = timing_kind.aggregate(list(found.values()), asked)
     figure = ", ".join(f"{case} {case_found.credited:.3f}" for case, case_found in found.items())
     case, shown = min(found.items(), key=lambda item: (item[1].status != status, item[1].kind != kind))
@@ -258,6 +263,9 @@ def precision(records: Sequence[CompareRecord], found: StaticRecord, case: str) 
     base["figure"] = figure
     if found.errors or any(record.ended != "ok" for record in records) or case not in {record.case for record in records}:
         return Check.model_validate({**base, "status": "not_run", "message": "the entry did not run or compile"})
+    launches = [launch for record in records if record.case == case for launch in record.launches]
+    if other := static_kind.other_kernels(launches, found):
+        return Check.model_validate({**base, "status": "fail", "kind": "tampered", "message": other[0]})
     without = next((r for r in records if not r.dots), None) if any(kernel.dots for kernel in found.kernels) else None
     if without:
         named = without.case if without.split == "public" else "a held-out case"

@@ -18,6 +18,8 @@ from infra_agent.task.repository import PatchError, Repository
 from infra_agent.task.spec import Static, TaskSpec, Timing
 from infra_agent.task.tree import Tree
 
+_BEYOND = 8.0
+"""How many times its bound a perturbed result is off: wrong beyond doubt, and too near for a candidate to tell it from its own rounding."""
 Store = Callable[[bytes], str]
 OnCheck = Callable[[Check], None]
 NAMES = (
@@ -154,7 +156,7 @@ class ProposalGate:
         """On the case that specialises the kernels, if the task names one."""
         limits = self._collector.task.spec.static
         case = self._collector.public_case(limits.case) if limits else self._collector.smallest_case()
-        record = self._collector.accuracy(tree, case, perturbed=True)
+        record = self._collector.accuracy(tree, case, perturbed=_BEYOND * max(bound.error for bound in case.bounds.values()))
         self._add(checks.own_work(record), perturbed=self._keep(record))
 
     def _static(

@@ -79,6 +79,7 @@ def faults(verdict: Verdict, made: events.ProposalMade, header: events.SessionSt
     if decide(verdict.checks) != verdict.decision:
         found.append(f"decision {verdict.decision} does not follow from the checks")
     found += _isolation_faults(verdict, header, blobs)
+    found += _timing_faults(verdict, spec, json.loads(blobs.get(header.cases))["public"])
     found += _patch_faults(verdict, made, header, blobs)
     return found
 
@@ -90,6 +91,15 @@ def _isolation_faults(verdict: Verdict, header: events.SessionStarted, blobs: Bl
     least = policy.parse(blobs.get(header.policy).decode(), "the session's policy").isolation
     stated = next((check for check in verdict.checks if check.name == "isolation"), None)
     return [] if stated == checks.isolation(verdict.isolation, least) else ["check isolation does not follow from the isolation"]
+
+
+def _timing_faults(verdict: Verdict, spec: TaskSpec, public: list[str]) -> list[str]:
+    """A verdict that was not refused has timed every case that the task names: the slow one must not be left out."""
+    check = next((check for check in verdict.checks if check.name == "timing"), None)
+    if spec.timing is None or check is None or check.status in ("fail", "not_run"):
+        return []
+    asked = {f"timing.{name}" for name in (spec.timing.cases or public)}
+    return [] if set(check.records) == asked else [f"check timing has {', '.join(sorted(check.records)) or 'no case'}"]
 
 
 def _check_fault(check: Check, blobs: Blobs, spec: TaskSpec, platform: str) -> str | None:

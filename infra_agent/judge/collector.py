@@ -17,7 +17,7 @@ from infra_agent.judge.records import DeterminismRecord
 from infra_agent.judge.reference import Case, Reference
 from infra_agent.judge.report import ReportRecord
 from infra_agent.judge.static import KernelError, StaticRecord
-from infra_agent.judge.tensors import CompareRecord, EmulatedDot, compare
+from infra_agent.judge.tensors import CompareRecord, EmulatedDot, Launch, compare
 from infra_agent.sandbox import choose
 from infra_agent.sandbox.base import Result
 from infra_agent.sandbox.pool import CagePool
@@ -41,6 +41,7 @@ class Said(Frozen):
     entry_s: float = Field(default=0.0, ge=0)
     changed: tuple[Annotated[str, Field(max_length=200)], ...] = Field(default=(), max_length=1000)
     host_work: tuple[Annotated[str, Field(max_length=100)], ...] = Field(default=(), max_length=100)
+    launches: tuple[Launch, ...] = Field(default=(), max_length=1000)
     intact: bool = True
     """False when the emulator is not what it was before the candidate was imported."""
 
@@ -140,8 +141,8 @@ class Collector:
         entry = self.task.spec.entry
         return {"entry": {"module": entry.module, "callable": entry.callable, "mutates": entry.mutates}, **extra}
 
-    def accuracy(self, tree: Tree, case: Case, perturbed: bool = False) -> CompareRecord:
-        """One call of the entry on fresh contents, compared with truth; ``perturbed`` puts off what kernels write."""
+    def accuracy(self, tree: Tree, case: Case, perturbed: float = 0.0) -> CompareRecord:
+        """One call of the entry on fresh contents, compared with truth; ``perturbed``: a share by which what kernels write is put off."""
         program = instruments.load("accuracy")
         drawn = self.reference.draw(case, self.seed("inputs", case))
         args = self.arguments({"perturbed": perturbed})

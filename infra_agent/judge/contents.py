@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from infra_agent import canonical
+from infra_agent.errors import UsageError
 from infra_agent.judge.reference import Case, Drawn
 from infra_agent.judge.tensors import CompareRecord, compare, stage_fault
 from infra_agent.sandbox.mapping import GUARD, POISON, Layout, Slot
@@ -50,6 +51,9 @@ class Pool:
             stage: np.array([_SIGMAS * bound.error * math.sqrt(float(np.square(content.truth[stage]).sum())) for content in drawn])
             for stage, bound in case.bounds.items()
         }
+
+        if not all(np.isfinite(allowed).all() for allowed in self._allowed.values()):
+            raise UsageError(f"case {case.name}: truth is too large to be squared: nothing could be refused")
 
     def __len__(self) -> int:
         return len(self.drawn)

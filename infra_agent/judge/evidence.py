@@ -26,9 +26,13 @@ def tensors(data: bytes, where: str) -> dict[str, np.ndarray]:
     return arrays
 
 
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON's")
+
+
 def document(data: bytes, where: str) -> Any:
     """A JSON document. Raises UsageError, which begins with ``where``, for whatever is not that."""
     try:
-        return json.loads(data)
+        return json.loads(data, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not JSON: {one_line(error)[:200]}") from error

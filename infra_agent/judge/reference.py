@@ -1,6 +1,5 @@
 """The reference side: the task's own judge code in a cage of its own. What leaves it is JSON and safetensors."""
 
-import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,8 +79,10 @@ class Reference:
             result = cage.run(_PROGRAM, {"operation": operation, "judge": cage.place(_PLACE), **args}, report_mb=_REPORT_MB)
         if not result.ok:
             raise UsageError(f"{self._where}: {operation} {result.ended}: {last_line(result.text)}")
+        if len(result.report) < 8:
+            raise UsageError(f"{self._where}: {operation}: {len(result.report)} bytes came back, no answer")
         (size,) = struct.unpack_from("<Q", result.report)
-        return json.loads(result.report[8 : 8 + size]), result.report[8 + size :]
+        return evidence.document(result.report[8 : 8 + size], f"{self._where}: {operation}"), result.report[8 + size :]
 
     def cases(self, split: str) -> list[Case]:
         """Cases of a split, with their bounds."""

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 
 from infra_agent.errors import UsageError
+from infra_agent.frozen import one_line
 from infra_agent.task.spec import PlatformName, Roofline
 
 _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
@@ -15,12 +16,13 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 def evaluate(expression: str, numbers: Mapping[str, float]) -> float:
     """Value of an expression of names, numbers, + - * / // and brackets. Raises UsageError for anything else, and below 0."""
+    shown = " ".join(expression.split())[:80]
     try:
         value = _value(ast.parse(expression, mode="eval").body, numbers)
     except (SyntaxError, ValueError, ZeroDivisionError, OverflowError, RecursionError, MemoryError) as error:
-        raise UsageError(f"[roofline] '{expression[:80]}': {error}") from error
+        raise UsageError(f"[roofline] '{shown}': {one_line(error)[:300]}") from error
     if not (math.isfinite(value) and value >= 0):
-        raise UsageError(f"[roofline] '{expression[:80]}' is {value}; a finite number of at least 0 is expected")
+        raise UsageError(f"[roofline] '{shown}' is {value}; a finite number of at least 0 is expected")
     return value
 
 

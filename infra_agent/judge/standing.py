@@ -53,7 +53,7 @@ def repeat(collector: Collector, tree: Tree, case: Case) -> RepeatRecord:
     calls: list[CompareRecord] = []
     replayed: list[int] = []
     with collector.cages(instruments.load("accuracy")).cage() as cage:
-        reply = cage.start(_PROGRAM, collector.arguments({"reversed": True}), sections, slots_of(drawn[0], 1))
+        reply = cage.start(_PROGRAM, collector.arguments({"reversed": True, "watched": True}), sections, slots_of(drawn[0], 1))
         layout = cage.layout
         for number, content in enumerate(drawn):
             if reply.status != "ok":

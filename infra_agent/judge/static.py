@@ -4,13 +4,13 @@ The report is written by the instrument inside the cage; this module validates i
 than the label says. It is paired with the judged comparison of output bytes.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from infra_agent.frozen import Frozen
-from infra_agent.judge.tensors import EmulatedDot
+from infra_agent.judge.tensors import EmulatedDot, Launch
 from infra_agent.session.observation import FileWhere, Finding, LineWhere, Metric, Status
 from infra_agent.task.spec import Static
 
@@ -43,6 +43,8 @@ class Kernel(Frozen):
     name: str
     file: str
     line: Count
+    source_sha256: str = ""
+    """Of the function that was compiled, from its ``def`` on."""
     constexprs: dict[str, Any]
     signature: dict[str, str]
     num_warps: Count
@@ -216,6 +218,23 @@ def precision_mismatch(emulated: Iterable[EmulatedDot], found: StaticRecord, who
         message = f"compiled as {_names(asked)}, emulated as {_names(seen)}"
         findings.append(Finding(kind=kind, where=LineWhere(path=place[0], line=place[1]), magnitude=1e6, message=message))
     return findings
+
+
+def other_kernels(launches: Iterable[Launch], found: StaticRecord) -> list[str]:
+    """What was interpreted and never compiled so: another source, other constants. One line for each."""
+    wrong = []
+    for launch in launches:
+        alike = [kernel for kernel in found.kernels if kernel.name == launch.kernel]
+        same = [kernel for kernel in alike if kernel.source_sha256 == launch.source]
+        if not same:
+            wrong.append(f"{launch.kernel} was interpreted from another source than it was compiled from")
+        elif not any(_agree(launch.constexprs, kernel.constexprs) for kernel in same):
+            wrong.append(f"{launch.kernel} was interpreted with constants that it was not compiled with")
+    return wrong
+
+
+def _agree(ran: Mapping[str, Any], compiled: Mapping[str, Any]) -> bool:
+    return all(compiled.get(name) == value for name, value in ran.items() if not isinstance(value, list))
 
 
 def _kind_of(dot: Dot | EmulatedDot) -> str:

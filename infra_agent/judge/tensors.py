@@ -6,6 +6,7 @@ replay recomputes every status without the bytes.
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -88,6 +89,14 @@ class EmulatedDot(Frozen):
     count: int = Field(ge=0, le=10**12)
 
 
+class Launch(Frozen):
+    """A kernel that was interpreted: its source, from its ``def`` on, and its constants."""
+
+    kernel: str = Field(max_length=200)
+    source: str = Field(pattern="^[0-9a-f]{64}$")
+    constexprs: dict[str, Any] = Field(default_factory=dict)
+
+
 class CompareRecord(Frozen):
     """One case: how the call ended and, when it ended well, every stage."""
 
@@ -106,6 +115,8 @@ class CompareRecord(Frozen):
     """Inputs that were overwritten though the task does not say so. Written beside the candidate."""
     host_work: tuple[str, ...] = ()
     """Matrix products that a library did, and ways out of torch, while kernels were interpreted. Written beside the candidate."""
+    launches: tuple[Launch, ...] = ()
+    """Kernels that were interpreted. Written beside the candidate."""
     output_digest: str = ""
     dots: tuple[EmulatedDot, ...] = ()
     """Dots that the emulator saw. Written beside the candidate."""

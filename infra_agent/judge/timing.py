@@ -34,7 +34,7 @@ ROLES: tuple[Role, ...] = ("base", "candidate", "again")
 WARM_UPS = 1
 """Rounds of a restart that are not timed."""
 _TOGETHER_SHARE = 0.1
-_TOGETHER_LEAST = 0.5
+_TOGETHER_LEAST = 0.8
 
 
 class Restart(Frozen):

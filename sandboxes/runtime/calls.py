@@ -8,6 +8,12 @@ import os
 
 from sandboxes.runtime import entry, request, tensors
 
+OVERWRITTEN = "an input was overwritten that [entry] mutates does not name"
+
+
+class OverwrittenError(ValueError):
+    """A call changed what was not its to change."""
+
 
 def main() -> None:
     """Serve calls; a stage that could not be copied is an error of that call."""
@@ -18,12 +24,17 @@ def main() -> None:
         interpreter.install()
         if asked.args.get("reversed"):
             launches.reverse()
+    watched = bool(asked.args.get("watched"))
     function, mutates = entry.load(asked.args), asked.args["entry"].get("mutates", [])
     sets = {name: tensors.read(data) for name, data in asked.sections.items() if name.startswith("inputs.")}
 
     def handle(first: int, count: int) -> None:
         for number in range(first, first + count):
-            outputs = entry.call(function, sets[f"inputs.{number}"], mutates)
+            arrays = sets[f"inputs.{number}"]
+            before = entry.checksums(arrays, mutates) if watched else {}
+            outputs = entry.call(function, arrays, mutates)
+            if watched and entry.checksums(arrays, mutates) != before:
+                raise OverwrittenError(OVERWRITTEN)
             problems = tensors.fill_slots(asked, outputs, f"{number}/")
             if problems:
                 raise ValueError("; ".join(f"stage {stage}: {problem}" for stage, problem in problems.items()))

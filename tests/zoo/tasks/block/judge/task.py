@@ -13,6 +13,7 @@ _CASES: dict[str, list[dict[str, Any]]] = {
     "held_out": [
         {"name": "one", "tokens": 1, "width": 16, "hidden": 24},
         {"name": "small", "tokens": 20, "width": 48, "hidden": 33, "magnitude": 1e-3},
+        {"name": "tokens-small", "tokens": 48, "width": 64, "hidden": 96, "magnitude": 1e-2},
         {"name": "large", "tokens": 29, "width": 40, "hidden": 64, "magnitude": 300.0},
     ],
 }

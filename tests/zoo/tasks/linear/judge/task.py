@@ -7,7 +7,7 @@ import numpy as np
 Arrays = dict[str, np.ndarray]
 _CASES: dict[str, list[dict[str, Any]]] = {
     "public": [{"name": "square", "m": 64, "k": 64, "n": 64}, {"name": "ragged", "m": 40, "k": 100, "n": 72}],
-    "held_out": [{"name": "deep", "m": 32, "k": 320, "n": 32}, {"name": "thin", "m": 7, "k": 33, "n": 50}],
+    "held_out": [{"name": "deep", "m": 32, "k": 640, "n": 32}, {"name": "thin", "m": 7, "k": 33, "n": 50}],
 }
 
 

@@ -14,6 +14,7 @@ _CASES: dict[str, list[dict[str, Any]]] = {
         {"name": "odd", "m": 33, "k": 17, "n": 65},
         {"name": "deep", "m": 16, "k": 700, "n": 24},
         {"name": "one-row", "m": 1, "k": 96, "n": 96},
+        {"name": "square-offset", "m": 96, "k": 96, "n": 96, "mean": 5.0},
         {"name": "offset", "m": 40, "k": 80, "n": 56, "mean": 30.0},
     ],
 }

@@ -14,6 +14,7 @@ _CASES: dict[str, list[dict[str, Any]]] = {
         {"name": "one-step", "steps": 1, "width": 7, "low": 0.1, "high": 0.9},
         {"name": "keeps", "steps": 300, "width": 16, "low": 0.999, "high": 0.99999},
         {"name": "forgets", "steps": 200, "width": 16, "low": 1e-6, "high": 1e-3},
+        {"name": "even-keeps", "steps": 128, "width": 32, "low": 0.99, "high": 0.9999},
         {"name": "odd", "steps": 131, "width": 3, "low": 0.01, "high": 0.999},
     ],
 }

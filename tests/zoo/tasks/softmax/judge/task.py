@@ -13,6 +13,7 @@ _CASES: dict[str, list[dict[str, Any]]] = {
     "held_out": [
         {"name": "one-row", "rows": 1, "columns": 1000, "spread": 2.0},
         {"name": "hot", "rows": 17, "columns": 63, "spread": 40.0},
+        {"name": "plain-hot", "rows": 64, "columns": 128, "spread": 30.0},
         {"name": "flat", "rows": 5, "columns": 9000, "spread": 0.01},
         {"name": "narrow", "rows": 300, "columns": 3, "spread": 5.0},
     ],
