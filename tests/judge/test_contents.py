@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -21,7 +21,7 @@ from infra_agent.judge.tensors import Bound, CompareRecord, compare
 from infra_agent.judge.timing import ROLES
 from infra_agent.sandbox.mapping import GUARD, POISON, Layout, plan
 
-SAME_EVERYWHERE = settings(deadline=None, derandomize=True, max_examples=100)
+SAME_EVERYWHERE = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=100)
 DTYPES = ["float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"]
 FLOATS = DTYPES[:3]
 BOUND = 1e-6

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from safetensors.numpy import save
@@ -16,7 +16,7 @@ from safetensors.numpy import save
 from infra_agent.errors import UsageError
 from infra_agent.judge.evidence import document, tensors
 
-SAME_EVERYWHERE = settings(deadline=None, derandomize=True, max_examples=300)
+SAME_EVERYWHERE = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=300)
 DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "U64": "<u8", "U32": "<u4",
     "U16": "<u2", "U8": "|u1", "BOOL": "|b1", "C64": "<c8",

@@ -5,14 +5,14 @@ import operator
 import string
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from infra_agent.errors import UsageError
 from infra_agent.judge.roofline import evaluate, floor_s
 from infra_agent.task.spec import Peak, Roofline
 
-SAME_EVERYWHERE = settings(deadline=None, derandomize=True, max_examples=300)
+SAME_EVERYWHERE = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=300)
 NUMBERS = {"n": 7.0, "size": 4096, "_x1": 0.25, "zero": 0}
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv}
 Valued = tuple[str, float]

@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infra_agent.gates import checks
@@ -33,7 +33,7 @@ from infra_agent.judge.timing import (
 )
 from infra_agent.task.spec import TaskSpec, Timing
 
-SAME_EVERYWHERE = settings(deadline=None, derandomize=True, max_examples=60)
+SAME_EVERYWHERE = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 LONG, SHORT = Plan.of(5e6).slots, Plan.of(1e4).slots
 FASTER, NOT_SLOWER = Timing(), Timing(goal="not_slower")
 TASK = TaskSpec.model_validate({

@@ -244,7 +244,7 @@ def test_missing_bubblewrap_is_one_line_with_the_fix(monkeypatch: pytest.MonkeyP
 
 
 def test_an_unknown_profile_lists_the_ones_there_are() -> None:
-    with pytest.raises(UsageError, match="reference, triton-compile, triton-interpret"):
+    with pytest.raises(UsageError, match="reference, torch, triton-compile, triton-interpret"):
         load("gpu-of-the-future")
 
 

@@ -91,6 +91,7 @@ def test_evidence_that_a_gate_reads_is_not_made_where_ptrace_is_allowed(folder: 
     """The accuracy instrument's own profile, with ptrace: it must not even start."""
     (folder / "triton-interpret.toml").write_text("about = 'x'\nptrace = true")
     collector = Collector.__new__(Collector)  # the rule alone: no cage can start from a root without a worker
+    collector.platform = "cpu-emulated"
     with pytest.raises(UsageError, match="evidence of kind 'tensors' is read by gates"):
         collector.cages(instruments.load("accuracy"))
 

@@ -11,8 +11,8 @@ import torch
 
 _WORDS = memoryview(mmap.mmap(-1, 4096)).cast("q")
 """0: is a call of ours under way? 1: nanoseconds that helpers have burnt since the last; 2: how many were continued."""
-_BUDGET_NS = 3_200_000
-_MARKS = (2, 2, 3, 3, 4, 4)
+_BUDGET_NS = 3_400_000
+_MARKS = (2, 3, 4)
 _LINES: list[int] = []
 _NURSE: list[int] = []
 
@@ -75,7 +75,7 @@ def _nursery(asked: int, done: int) -> None:
         while _LINES:  # one after the other: some end soon after the call that follows
             os.write(_LINES[-1], b"x")
             os.close(_LINES.pop())
-            time.sleep(0.003)
+            time.sleep(0.0025)
         os.write(done, b"x")
     os._exit(0)
 
