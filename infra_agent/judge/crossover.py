@@ -218,6 +218,7 @@ class Rounds:
         self._seen = shuffled
         self._pool = pool
         self._replies: dict[Role, list[Reply]] = {role: [] for role in placed}
+        self._woken: dict[Role, list[int]] = {role: [] for role in placed}
 
     def used(self, turn: int) -> Sequence[int]:
         """Contents of the rounds before and of this one."""
@@ -231,6 +232,7 @@ class Rounds:
         woken = cage.call(0, 1)  # on contents it has seen: after a stop caches are cold, and a core may sleep
         if woken.status != "ok":
             return woken, b""
+        self._woken[role].append(woken.wall_ns)
         cage.put({f"inputs.{k}": self._pool.drawn[content].inputs for k, content in enumerate(self.contents[turn])}, length)
         reply = cage.call(0, held)
         self._replies[role].append(reply)
@@ -247,6 +249,7 @@ class Rounds:
             ns={role: tuple(reply.wall_ns for reply in replies[role]) for role in ROLES},
             idle_ns={role: tuple(reply.idle_cpu_ns for reply in replies[role]) for role in ROLES},
             child_ns={role: tuple(max(0, reply.child_ns) for reply in replies[role]) for role in ROLES},
+            wake_ns={role: tuple(self._woken[role]) for role in ROLES},
         )
 
 

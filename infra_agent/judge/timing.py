@@ -33,6 +33,7 @@ Role = Literal["base", "candidate", "again"]
 ROLES: tuple[Role, ...] = ("base", "candidate", "again")
 WARM_UPS = 1
 """Rounds of a restart that are not timed."""
+_UNASKED_SHARE, _UNASKED_NS = 2.0, 300_000
 _TOGETHER_SHARE = 0.1
 _TOGETHER_LEAST = 0.8
 
@@ -53,6 +54,8 @@ class Restart(Frozen):
     """CPU time of the cage while it was to be stopped, before each call."""
     child_ns: dict[Role, tuple[int, ...]]
     """What the process itself says it took: advice."""
+    wake_ns: dict[Role, tuple[int, ...]] = Field(default_factory=dict)
+    """The untimed call before each timed one: one set that it has seen."""
 
 
 class OutputFault(Frozen):
@@ -225,6 +228,9 @@ def _ruled(found: Assessment, seen: Sequence[Restart], timing: Timing) -> Assess
     if found.floor_s is not None and found.candidate_s < found.floor_s:
         said = f"{found.candidate_s:.3g} s a call; its work cannot be done in less than {found.floor_s:.3g} s"
         return found._replace(status="fail", kind="implausible", message=said)
+    if _works_unasked(seen):
+        said = "the untimed call before each timed one takes far longer than a call: it is used to work ahead, or against base"
+        return found._replace(status="fail", kind="contention", message=said)
     if _only_together(seen):
         said = "it gains only when several sets of inputs come in one call: no user calls it so"
         return found._replace(status="fail", kind="implausible", message=said)
@@ -246,6 +252,21 @@ def _ruled(found: Assessment, seen: Sequence[Restart], timing: Timing) -> Assess
 def _ratio(interval: Interval) -> str:
     low, high = math.exp(interval.low), math.exp(interval.high)
     return f"{math.exp(interval.effect):.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _works_unasked(restarts: Sequence[Restart]) -> bool:
+    """Does the candidate do more in the untimed call, beside a timed one of one set, than base does by a multiple?"""
+    base, own = ([share for restart in restarts for share in _wakes(restart, role)] for role in ("base", "candidate"))
+    if not base or not own:
+        return False
+    over, than = plain.median(share for share, _ in own), plain.median(share for share, _ in base)
+    return over > _UNASKED_SHARE * than and plain.median(extra for _, extra in own) > _UNASKED_NS
+
+
+def _wakes(restart: Restart, role: Role) -> list[tuple[float, float]]:
+    """(over, and more than, the timed call) for the untimed calls before rounds of one set."""
+    rounds = zip(restart.slots, restart.ns[role], restart.wake_ns.get(role, ()), strict=False)
+    return [(wake / ns, float(wake - ns)) for slots, ns, wake in rounds if slots == 1]
 
 
 def _only_together(restarts: Sequence[Restart]) -> bool:

@@ -59,7 +59,8 @@ def program(ptrace: bool = False, namespaces: bool = True, buffers: bool = True,
     deny = pyseccomp.ERRNO(EPERM)
     for name in _DENIED + ([] if ptrace else _TRACING):
         _add(rules, deny, name)
-    for number in ("timer_create", *_LATER):  # a timer could continue a stopped process; programs do without
+    # A timer could continue a stopped process, or a thousand of them interrupt the core while another process is timed there.
+    for number in ("timer_create", "timerfd_create", "timerfd_settime", *_LATER):  # programs do without
         rules.add_rule(pyseccomp.ERRNO(ENOSYS), number)
     _deny_by_argument(rules, pyseccomp)
     if namespaces:

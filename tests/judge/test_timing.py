@@ -297,3 +297,12 @@ def test_no_record_of_positive_times_raises_and_none_changes_on_its_way(
     assert checks.plausibility([found], asked).status == ("fail" if assessed.kind == "implausible" else "pass" if count >= 8 else "not_run")
     assert 1 / 64 <= assessed.credited <= 64 and len(metrics("c", assessed)) == (5 if count >= 8 else 0)
     assert not (settled(found, timing) and assess(found, timing, None).status == "inconclusive")
+
+
+def test_work_in_the_untimed_call_is_contention() -> None:
+    def with_wakes(n: int, own: float) -> Restart:
+        made = restart(n, line(2e5, 2e5), line(1e5, 2e5), line(2e5, 2e5), SHORT)
+        return made.model_copy(update={"wake_ns": {role: (round(own if role == "candidate" else 5e5),) * len(SHORT) for role in ROLES}})
+
+    assert assess(record(with_wakes(n, 4e5) for n in range(8)), FASTER, None).claim == "faster"
+    assert assess(record(with_wakes(n, 2e6) for n in range(8)), FASTER, None).kind == "contention"
