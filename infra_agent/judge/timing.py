@@ -275,15 +275,15 @@ def _only_together(restarts: Sequence[Restart]) -> bool:
     if few == many:
         return False
     alone, among = ([_gain(restart, slots) for restart in restarts] for slots in (few, many))
-    base = plain.median(seconds([restart], "base") * 1e9 for restart in restarts)
     gain = plain.median(among)
-    return gain > _TOGETHER_SHARE * base and mean_interval(paired(alone), 0.01).high < _TOGETHER_LEAST * gain
+    return gain > _TOGETHER_SHARE and mean_interval(paired(alone), 0.01).high < _TOGETHER_LEAST * gain
 
 
 def _gain(restart: Restart, slots: int) -> float:
-    """Median nanoseconds by which the candidate beats base on one set, in rounds of ``slots`` sets."""
+    """Share of base's time that is saved in rounds of ``slots`` sets; a share, since a busy machine stretches long calls more."""
+    relay = relay_ns(restart)
     rounds = zip(restart.slots[WARM_UPS:], restart.ns["base"][WARM_UPS:], restart.ns["candidate"][WARM_UPS:], strict=True)
-    return plain.median((base - own) / slots for held, base, own in rounds if held == slots)
+    return plain.median((base - own) / max(base - relay, 1.0) for held, base, own in rounds if held == slots)
 
 
 def aggregate(found: Sequence[Assessment], timing: Timing) -> tuple[Status, str | None]:
