@@ -184,7 +184,8 @@ def test_an_interrupt_ends_a_readable_session(task: Task, tmp_path: Path, home: 
     root = Path(__file__).resolve().parents[2]
     env = {**os.environ, "PYTHONPATH": str(root)}
     argv = [sys.executable, "-m", "infra_agent.cli.main", "run", str(task.folder), "--model", f"manual:{tmp_path / 'empty'}"]
-    process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - a test run in the background ignores it, and so would its child
+    process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, preexec_fn=heard)
     threading.Timer(60, process.kill).start()
     while not (tmp_path / "empty" / "request-0001.json").exists() and process.poll() is None:
         time.sleep(0.05)
