@@ -29,21 +29,21 @@ def call(asked: Request, around: AbstractContextManager[object]) -> dict[str, An
 def call_emulated(asked: Request) -> dict[str, Any]:
     """The same on Triton's interpreter: besides, which kernels and dots ran, and whether the emulator is intact.
 
-    Where kernels' results are put off, what was computed outside of them is watched as well: that costs more than a second of imports.
+    Where results are put off, what was computed outside of them is watched as well: that costs more than a second of imports.
     """
     from sandboxes.runtime import hostwork, interpreter, launches
 
     interpreter.install()
-    watch = hostwork.Watch() if asked.args.get("perturbed") else None
-    if watch:
-        launches.perturb(asked.args["perturbed"])
+    perturbed = asked.args.get("perturbed")
+    watch = hostwork.Watch() if perturbed else None
+    if perturbed:
+        {"kernels": launches.perturb_kernels, "products": launches.perturb_products}[perturbed["what"]](perturbed["share"])
     launched = launches.watch()
-    before = interpreter.fingerprint()
     report = call(asked, watch or nullcontext())
     report["host_work"] = sorted(watch.seen) if watch else []
-    report["launches"] = [json.loads(about) for about in sorted(launched)]
+    report["launches"] = [json.loads(about) for about in sorted(launched.kernels)]
     report["dots"] = [{**dot, "file": entry.relative(dot["file"])} for dot in interpreter.dots_by_line()]
-    report["intact"] = interpreter.fingerprint() == before
+    report["intact"] = launched.intact and interpreter.fingerprint() == launched.known
     return report
 
 

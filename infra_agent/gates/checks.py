@@ -1,6 +1,7 @@
 """The proposal gate's questions. Pure: from a patch or a judge-written record to a check, so that replay can ask again."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from infra_agent.judge import static as static_kind
 from infra_agent.judge import tensors
@@ -150,46 +151,67 @@ def growth(records: Sequence[CompareRecord], limits: Sequence[Growth], platform:
     return Check(name="growth", status="pass", trust=trust, figure=worst, message="error grows slower than the limit")
 
 
-def own_work(record: CompareRecord) -> Check:
-    """With everything that kernels write put off a little, no stage may still be right: what is, was computed elsewhere."""
-    still = [stage for stage in record.bounds if stage in record.stages and tensors.stage_fault(record, stage) is None]
-    figure = f"{len(record.bounds) - len(still)} of {len(record.bounds)} stages off with the kernels"
-    if record.ended != "ok":
-        message = f"with perturbed kernels the entry ended with {record.ended}: nothing can be said"
-        return Check(name="own_work", status="inconclusive", trust="in-process", figure=figure, message=message)
+def own_work(kernels: CompareRecord, products: CompareRecord | None = None, base_products: CompareRecord | None = None) -> Check:
+    """With what its kernels write put off, no stage may still be right: what is, was computed elsewhere.
+
+    With what its dots multiply put off, no stage may be right that base then gets wrong: its dots are only for show.
+    """
+    still = _right(kernels)
+    figure = f"{len(kernels.bounds) - len(still)} of {len(kernels.bounds)} stages off with the kernels"
+    known: dict[str, Any] = {"name": "own_work", "trust": "in-process", "figure": figure}
+    failed: dict[str, Any] = {"status": "fail", "kind": "not_own_work"}
+    if kernels.ended != "ok":
+        message = f"on memory that the host cannot read, with perturbed kernels, it ended with {kernels.ended}: {kernels.ending}"
+        return Check.model_validate({**known, **(failed if kernels.ended == "crashed" else {"status": "inconclusive"}), "message": message})
     if still:
-        where = TensorWhere(case=record.case, stage=still[0])
         message = f"stage {still[0]} is right although every kernel's result was put off: the work is done elsewhere"
-        return Check(name="own_work", status="fail", kind="not_own_work", trust="in-process", figure=figure, where=where, message=message)
-    if record.host_work:
-        message = f"besides its kernels the entry uses {', '.join(record.host_work[:3])}: the work is done elsewhere"
-        return Check(name="own_work", status="fail", kind="not_own_work", trust="in-process", figure=figure, message=message)
-    message = "no stage is right when the kernels' results are put off, and no library multiplied"
-    return Check(name="own_work", status="pass", trust="in-process", figure=figure, message=message)
+        return Check.model_validate({**known, **failed, "where": TensorWhere(case=kernels.case, stage=still[0]), "message": message})
+    if kernels.host_work:
+        message = f"besides its kernels the entry uses {', '.join(kernels.host_work[:3])}: the work is done elsewhere"
+        return Check.model_validate({**known, **failed, "message": message})
+    if products and base_products:
+        for stage in _right(products):
+            if stage not in _right(base_products):
+                message = f"stage {stage} is right although everything that dots multiply was put off: they do not make it"
+                return Check.model_validate({**known, **failed, "where": TensorWhere(case=products.case, stage=stage), "message": message})
+    message = "no stage is right when the kernels' results or what dots multiply are put off, and no library multiplied"
+    return Check.model_validate({**known, "status": "pass", "message": message})
 
 
-def repeat(record: RepeatRecord, platform: PlatformName) -> Check:
+def _right(record: CompareRecord) -> list[str]:
+    return [stage for stage in record.bounds if stage in record.stages and tensors.stage_fault(record, stage) is None]
+
+
+_ENDED = {"early": "tampered", "lost": "tampered", "moving": "contention", "timeout": "timeout"}
+_RAISED = {"OverwrittenError": "incorrect", "HostWorkError": "not_own_work", "RaceError": "nondeterministic"}
+"""What the cage raises when it sees it -> kind of failure."""
+
+
+def repeat(records: Sequence[RepeatRecord], platform: PlatformName) -> Check:
     """Calls that follow each other in one process are each right for their own inputs."""
-    trust, figure = accuracy_trust(platform), f"{len(record.calls)} calls of {record.case} in one process"
-    findings = [finding for call in record.calls for finding in tensors.assess(call)[2]]
-    base = {"name": "repeat", "trust": trust, "figure": figure}
-    if not record.calls and not record.ended:
-        return Check.model_validate({**base, "status": "not_run", "message": "no call was made"})
+    known: dict[str, Any] = {"name": "repeat", "trust": accuracy_trust(platform)}
+    known["figure"] = ", ".join(f"{len(record.calls)} calls of {record.case}" for record in records)
+    for record in records:
+        if not record.calls and not record.ended:
+            return Check.model_validate({**known, "status": "not_run", "message": f"no call of {record.case} was made"})
+        if found := _repeat_fault(record, platform):
+            return Check.model_validate({**known, "status": "fail", **found})
+    return Check.model_validate({**known, "status": "pass", "message": "in one process every call is right for its own inputs"})
+
+
+def _repeat_fault(record: RepeatRecord, platform: PlatformName) -> dict[str, Any] | None:
+    """kind, message and, where there is one, place of what is wrong with the calls of one case."""
     if record.replayed:
-        message = f"call {record.replayed[0] + 1} was answered with the result of an earlier one"
-        return Check.model_validate({**base, "status": "fail", "kind": "replayed", "message": message})
+        return {"kind": "replayed", "message": f"call {record.replayed[0] + 1} was answered with the result of an earlier one"}
     if record.ended:
-        kinds = {"early": "tampered", "lost": "tampered", "moving": "contention", "timeout": "timeout"}
-        kind = "incorrect" if "OverwrittenError" in record.ending else kinds.get(record.ended, "crashed")
-        message = f"ended with {record.ended}: {record.ending}"
-        return Check.model_validate({**base, "status": "fail", "kind": kind, "message": message})
-    if findings:
-        worst = max(findings, key=lambda finding: finding.magnitude)
-        message = (
-            f"{worst.where}: {worst.message}; programs ran in the opposite order" if platform == "cpu-emulated" else str(worst.message)
-        )
-        return Check.model_validate({**base, "status": "fail", "kind": worst.kind, "where": worst.where, "message": message})
-    return Check.model_validate({**base, "status": "pass", "message": "every call right for its own inputs"})
+        raised = next((kind for name, kind in _RAISED.items() if name in record.ending), None)
+        return {"kind": raised or _ENDED.get(record.ended, "crashed"), "message": f"ended with {record.ended}: {record.ending}"}
+    findings = [finding for call in record.calls for finding in tensors.assess(call)[2]]
+    if not findings:
+        return None
+    worst = max(findings, key=lambda finding: finding.magnitude)
+    order = "; programs ran in the opposite order" if platform == "cpu-emulated" else ""
+    return {"kind": worst.kind, "where": worst.where, "message": f"{worst.where}: {worst.message}{order}"}
 
 
 def timing(records: Sequence[TimingRecord], spec: TaskSpec) -> Check:

@@ -8,7 +8,7 @@ from infra_agent import canonical
 from infra_agent.frozen import Frozen
 from infra_agent.gates import checks, policy
 from infra_agent.judge import standing
-from infra_agent.judge.collector import Collector
+from infra_agent.judge.collector import Collector, Perturbed
 from infra_agent.judge.records import RanRecord
 from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.tensors import CompareRecord
@@ -20,6 +20,8 @@ from infra_agent.task.tree import Tree
 
 _BEYOND = 8.0
 """How many times its bound a perturbed result is off: wrong beyond doubt, and too near for a candidate to tell it from its own rounding."""
+_FAR_BEYOND = 64.0
+"""The same for operands of dots: base must be off beyond doubt, so that a candidate with other sums is."""
 Store = Callable[[bytes], str]
 OnCheck = Callable[[Check], None]
 NAMES = (
@@ -47,6 +49,7 @@ class ProposalGate:
         self._store = store
         self._on_check = on_check or (lambda check: None)
         self._done: list[Check] = []
+        self._base_products: CompareRecord | None = None
 
     def base_tree(self) -> Tree:
         """The files that a patch is against."""
@@ -120,9 +123,9 @@ class ProposalGate:
         smallest = min(seen, key=lambda r: r.size)
         self._ran(tree, smallest)
         if spec.libraries == "none":
-            self._own_work(tree)
-        repeated = standing.repeat(collector, tree, collector.public_case(smallest.case))
-        self._add(checks.repeat(repeated, spec.platform), repeat=self._keep(repeated))
+            self._own_work(tree, base_tree)
+        repeated = [standing.repeat(collector, tree, case) for case in collector.two_cases(smallest.case)]
+        self._add(checks.repeat(repeated, spec.platform), **{f"repeat.{record.case}": self._keep(record) for record in repeated})
         record = collector.determinism(tree, collector.public_case(smallest.case), spec.determinism_runs)
         self._add(checks.determinism(record), determinism=self._keep(record))
         if spec.static:
@@ -152,17 +155,23 @@ class ProposalGate:
         found = RanRecord(expected=expected, loaded=record.loaded, entry=entry)
         self._add(checks.ran(found), ran=self._keep(found))
 
-    def _own_work(self, tree: Tree) -> None:
+    def _own_work(self, tree: Tree, base_tree: Tree) -> None:
         """On the case that specialises the kernels, if the task names one."""
         limits = self._collector.task.spec.static
         case = self._collector.public_case(limits.case) if limits else self._collector.smallest_case()
-        record = self._collector.accuracy(tree, case, perturbed=_BEYOND * max(bound.error for bound in case.bounds.values()))
-        self._add(checks.own_work(record), perturbed=self._keep(record))
+        most = max(bound.error for bound in case.bounds.values())
+        kernels, products = Perturbed("kernels", _BEYOND * most), Perturbed("products", _FAR_BEYOND * most)
+        if limits and self._base_products is None:
+            self._base_products = self._collector.accuracy(base_tree, case, products)
+        records = {"perturbed.kernels": self._collector.accuracy(tree, case, kernels)}
+        if self._base_products is not None:
+            records |= {"perturbed.products": self._collector.accuracy(tree, case, products), "base.products": self._base_products}
+        self._add(checks.own_work(*records.values()), **{name: self._keep(record) for name, record in records.items()})
 
     def _static(
         self, found: StaticRecord, base: StaticRecord, limits: Static, records: list[CompareRecord], compares: dict[str, str]
     ) -> None:
-        kept = {name: self._store(canonical.encode(r.model_dump(mode="json"))) for name, r in (("static", found), ("static.base", base))}
+        kept = {name: self._store(canonical.encode(r.model_dump(mode="json"))) for name, r in (("static", found), ("base.static", base))}
         self._add(checks.static(found, base, limits), **kept)
         self._add(checks.precision(records, found, limits.case), static=kept["static"], **compares)
 

@@ -21,6 +21,8 @@ from infra_agent.task.patch import changes
 from infra_agent.task.spec import Static, TaskSpec
 
 Records = Mapping[str, bytes]
+_MEASURED = ("compare", "determinism", "perturbed", "repeat", "timing", "static")
+"""What records of the files that ran are called, up to the first point; those of base's begin with ``base``."""
 _CARRIED = {"applies", "isolation"}
 """``applies`` needs the repository: replay has none, a merge applies the patch itself. ``isolation`` has no record: it is asked apart."""
 
@@ -34,7 +36,7 @@ def _timings(records: Records) -> list[TimingRecord]:
 
 
 def _static(records: Records, spec: TaskSpec) -> Check:
-    found, base = (StaticRecord.model_validate_json(records[name]) for name in ("static", "static.base"))
+    found, base = (StaticRecord.model_validate_json(records[name]) for name in ("static", "base.static"))
     return checks.static(found, base, spec.static or Static(case=""))
 
 
@@ -44,16 +46,22 @@ def _precision(records: Records, spec: TaskSpec) -> Check:
     return checks.precision(_compares(compares), found, spec.static.case if spec.static else "")
 
 
+def _own_work(records: Records, spec: TaskSpec) -> Check:
+    names = ("perturbed.kernels", *(("perturbed.products", "base.products") if spec.static else ()))
+    kernels, *rest = (CompareRecord.model_validate_json(records[name]) for name in names)
+    return checks.own_work(kernels, *rest)
+
+
 _AGAIN: dict[str, Callable[[Records, TaskSpec], Check]] = {
     "scope": lambda records, spec: checks.scope(records["patch"], spec, frozenset(json.loads(records["base_paths"]))),
     "secrets": lambda records, spec: checks.secrets(records["patch"]),
     "accuracy": lambda records, spec: checks.accuracy(_compares(records), held_out=False, platform=spec.platform),
     "held_out": lambda records, spec: checks.accuracy(_compares(records), held_out=True, platform=spec.platform),
     "growth": lambda records, spec: checks.growth(_compares(records), spec.growth, spec.platform),
-    "own_work": lambda records, spec: checks.own_work(CompareRecord.model_validate_json(records["perturbed"])),
+    "own_work": _own_work,
     "ran": lambda records, spec: checks.ran(RanRecord.model_validate_json(records["ran"])),
     "determinism": lambda records, spec: checks.determinism(DeterminismRecord.model_validate_json(records["determinism"])),
-    "repeat": lambda records, spec: checks.repeat(RepeatRecord.model_validate_json(records["repeat"]), spec.platform),
+    "repeat": lambda records, spec: checks.repeat([RepeatRecord.model_validate_json(data) for data in records.values()], spec.platform),
     "static": _static,
     "precision": _precision,
     "timing": lambda records, spec: checks.timing(_timings(records), spec),
@@ -66,7 +74,10 @@ def again(check: Check, blobs: Blobs, spec: TaskSpec) -> Check | None:
     if not check.records or check.name not in _AGAIN:
         return None
     records = {name: blobs.get(digest) for name, digest in check.records.items()}
-    return _AGAIN[check.name](records, spec)
+    try:
+        return _AGAIN[check.name](records, spec)
+    except KeyError:  # one of the records is not there
+        return None
 
 
 def faults(verdict: Verdict, made: events.ProposalMade, header: events.SessionStarted, blobs: Blobs) -> list[str]:
@@ -132,16 +143,19 @@ def _patch_faults(verdict: Verdict, made: events.ProposalMade, header: events.Se
     touched = {path for path in base.keys() | expected.keys() if base.get(path) != expected.get(path)}
     if touched != {change.path for change in changes(blobs.get(made.patch))}:
         found.append("the files that ran are not base with the patch applied")
-    return found + _record_faults(records, canonical.digest_of(expected), header, blobs)
+    trees = {"base": canonical.digest_of(base)} | dict.fromkeys(_MEASURED, canonical.digest_of(expected))
+    return found + _record_faults(records, trees, header, blobs)
 
 
-def _record_faults(records: Mapping[str, Mapping[str, str]], tree: str, header: events.SessionStarted, blobs: Blobs) -> list[str]:
-    """Every record is of the files that ran, and of every case there is."""
+def _record_faults(
+    records: Mapping[str, Mapping[str, str]], trees: Mapping[str, str], header: events.SessionStarted, blobs: Blobs
+) -> list[str]:
+    """Every record is of the files that ran, or of base's, and of every case there is."""
     found = []
     for name, digest in ((n, d) for listed in records.values() for n, d in listed.items()):
-        measured = name.startswith(("compare", "determinism", "perturbed", "repeat", "timing", "static")) and name != "static.base"
-        if measured and json.loads(blobs.get(digest))["tree"] != tree:
-            found.append(f"record {name} is of other files than the patch makes")
+        tree = trees.get(name.split(".")[0])
+        if tree is not None and json.loads(blobs.get(digest))["tree"] != tree:
+            found.append(f"record {name} is of other files than {'base' if name.startswith('base') else 'the patch makes'}")
     cases = json.loads(blobs.get(header.cases))
     for check, split in (("accuracy", "public"), ("growth", "public"), ("held_out", "held_out")):
         listed = records.get(check, {})

@@ -1,10 +1,11 @@
 """Collect evidence: run instruments on a tree in cages, turn what they leave into judge-written records."""
 
+import random
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -30,6 +31,13 @@ from infra_agent.task.tree import Tree, digest, pack
 _TAIL_LINES = 12
 _SEARCH_S = 10.0
 T = TypeVar("T")
+
+
+class Perturbed(NamedTuple):
+    """What is put off under emulation, and by which share: what kernels write, or what dots multiply."""
+
+    what: Literal["kernels", "products"]
+    share: float
 
 
 class Said(Frozen):
@@ -129,6 +137,12 @@ class Collector:
         """The public case with the fewest elements."""
         return min(self.cases("public"), key=lambda case: case.size)
 
+    def two_cases(self, name: str) -> list[Case]:
+        """The public case of that name and another, drawn: which is called again and again nobody can know. In the order of their names."""
+        others = [case for case in self.cases("public") if case.name != name]
+        drawn = random.Random(self.seed("cases", self.public_case(name))).sample(others, min(1, len(others)))
+        return sorted([self.public_case(name), *drawn], key=lambda case: case.name)
+
     def seed(self, purpose: str, case: Case) -> int:
         """The next seed for a case: no two draws of a session are alike."""
         key = f"{case.split}/{case.name}"
@@ -141,11 +155,11 @@ class Collector:
         entry = self.task.spec.entry
         return {"entry": {"module": entry.module, "callable": entry.callable, "mutates": entry.mutates}, **extra}
 
-    def accuracy(self, tree: Tree, case: Case, perturbed: float = 0.0) -> CompareRecord:
-        """One call of the entry on fresh contents, compared with truth; ``perturbed``: a share by which what kernels write is put off."""
+    def accuracy(self, tree: Tree, case: Case, perturbed: Perturbed | None = None) -> CompareRecord:
+        """One call of the entry on fresh contents, compared with truth."""
         program = instruments.load("accuracy")
         drawn = self.reference.draw(case, self.seed("inputs", case))
-        args = self.arguments({"perturbed": perturbed})
+        args = self.arguments({"perturbed": perturbed._asdict() if perturbed else None})
         with self.cages(program).cage() as cage:
             result = cage.run(program.program, args, {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
         about = described(tree, case)

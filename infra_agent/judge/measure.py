@@ -74,7 +74,7 @@ def _collect(collector: Collector, instrument: Instrument, tree: Tree, base: Tre
         return {f"timing.{case.name}": encode(standing.timing(collector, tree, base, case)) for case in timed}
     if instrument.evidence == "static":
         found, then = collector.static_pair(tree, base, str(arguments["target"]))
-        return {"static.base": encode(then), "static": encode(found)}
+        return {"base.static": encode(then), "static": encode(found)}
     if instrument.evidence == "report":
         named_case = str(arguments.get("case", ""))
         case = collector.public_case(named_case) if named_case else collector.smallest_case()
@@ -135,7 +135,7 @@ def _timing(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Obs
 
 
 def _static(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
-    base, found = (StaticRecord.model_validate_json(records[name]) for name in ("static.base", "static"))
+    base, found = (StaticRecord.model_validate_json(records[name]) for name in ("base.static", "static"))
     status, kind, findings = static.assess(found, base, spec.static or Static(case=""))
     dots = [dot for kernel in found.kernels for dot in kernel.dots]
     on_cores = sum(dot.unit == "tensor_core" for dot in dots)

@@ -46,14 +46,15 @@ def timing(collector: Collector, tree: Tree, base: Tree, case: Case) -> TimingRe
 
 
 def repeat(collector: Collector, tree: Tree, case: Case) -> RepeatRecord:
-    """Several calls in one process, each on fresh contents; interpreted kernels run their programs in the opposite order."""
+    """Several calls in one process, each on fresh contents. Interpreted programs are watched and run from last to first."""
     drawn = collector.reference.draws(case, [collector.seed("repeat", case) for _ in range(_REPEATS)])
     pool = Pool(case, drawn, collector.seed("repeat.projection", case))
     sections = {"tree": pack(tree), "inputs.0": drawn[0].inputs}
+    args = collector.arguments({"watched": True, "own_work": collector.task.spec.libraries == "none"})
     calls: list[CompareRecord] = []
     replayed: list[int] = []
     with collector.cages(instruments.load("accuracy")).cage() as cage:
-        reply = cage.start(_PROGRAM, collector.arguments({"reversed": True, "watched": True}), sections, slots_of(drawn[0], 1))
+        reply = cage.start(_PROGRAM, args, sections, slots_of(drawn[0], 1))
         layout = cage.layout
         for number, content in enumerate(drawn):
             if reply.status != "ok":

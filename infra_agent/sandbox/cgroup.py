@@ -15,15 +15,33 @@ _GONE_S = 2.0
 def _number(path: Path, key: str = "") -> int:
     """A number in a file, alone or after a key at the start of a line; 0 when the kernel does not say."""
     try:
-        with open(path) as file:  # read twice for every timed call: a Path of its own would cost as much again
-            lines = file.read().splitlines()
+        return _found(path.read_bytes(), key.encode())
     except FileNotFoundError:
         return 0
-    for line in lines:
+
+
+def _found(text: bytes, key: bytes) -> int:
+    for line in text.splitlines():
         words = line.split()
         if (not key and words) or words[:1] == [key]:
             return int(words[-1])
     return 0
+
+
+class _Clock:
+    """A number that is read twice for every timed call: the file stays open."""
+
+    def __init__(self, path: Path, key: str = "") -> None:
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115  # closed with the group
+        self._key = key.encode()
+
+    def read(self) -> int:
+        """The number now."""
+        return _found(os.pread(self._file.fileno(), 4096, 0), self._key)
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
 
 
 def _remove(folder: Path) -> None:
@@ -63,6 +81,7 @@ class V2:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._clock = _Clock(folder / "cpu.stat", "usage_usec")
         peak = folder / "memory.peak"
         self._peak = os.open(peak, os.O_RDWR if os.access(peak, os.W_OK) else os.O_RDONLY) if peak.exists() else -1
         swap = folder / "memory.swap.max"
@@ -138,7 +157,7 @@ class V2:
 
     def cpu_ns(self) -> int:
         """CPU time so far."""
-        return _number(self._folder / "cpu.stat", "usage_usec") * 1000
+        return self._clock.read() * 1000
 
     def processes(self) -> int:
         """Tasks now."""
@@ -149,6 +168,7 @@ class V2:
         if self._peak >= 0:
             os.close(self._peak)
             self._peak = -1
+        self._clock.close()
         _remove(self._folder)
 
 
@@ -159,7 +179,8 @@ class V1:
     _CONTROLLERS = ("memory", "pids", "cpuacct")
 
     def __init__(self, folders: dict[str, Path]) -> None:
-        self._memory, self._pids, self._cpu = (folders[name] for name in self._CONTROLLERS)
+        self._memory, self._pids, cpu = (folders[name] for name in self._CONTROLLERS)
+        self._clock = _Clock(cpu / "cpuacct.usage")
         self._folders = list(folders.values())
 
     @classmethod
@@ -227,7 +248,7 @@ class V1:
 
     def cpu_ns(self) -> int:
         """CPU time so far."""
-        return _number(self._cpu / "cpuacct.usage")
+        return self._clock.read()
 
     def processes(self) -> int:
         """Tasks now."""
@@ -235,5 +256,6 @@ class V1:
 
     def close(self) -> None:
         """End and remove the groups."""
+        self._clock.close()
         for folder in self._folders:
             _remove(folder)

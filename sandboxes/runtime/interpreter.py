@@ -182,7 +182,9 @@ def dot(builder: Any, a: Any, b: Any, d: Any, input_precision: Any, imprecise: A
     if operands == ("fp32", "fp32"):
         value = multiply(a.data, b.data, precision) + d.data
     elif "bf16" in operands:
-        value = values(a) @ values(b) + values(d)
+        value = _product(values(a), values(b)) + values(d)
+    elif operands == ("fp16", "fp16"):
+        value = _product(a.data.astype(d.data.dtype), b.data.astype(d.data.dtype)) + d.data
     else:
         return _stock_dot(builder, a, b, d, input_precision, imprecise)
     return _handle(value.astype(d.data.dtype, copy=False) if d.data.dtype.kind == "f" else value, d.dtype.scalar)

@@ -5,12 +5,15 @@ What an honest entry returns survives the first and does not survive the second.
 
 import inspect
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from triton.runtime import interpreter as stock
 
-from sandboxes.runtime import identity
+from sandboxes.runtime import identity, interpreter
 
 
 def reverse() -> None:
@@ -24,7 +27,17 @@ def reverse() -> None:
     stock.InterpreterBuilder.set_grid_idx = backwards
 
 
-def perturb(share: float) -> None:
+def perturb_products(share: float) -> None:
+    """Put what every dot multiplies off by ``share``: a result that is still right is not made of the dots."""
+    product = interpreter._product
+
+    def spoiled(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return product(a * (1 + share * _signs(a.shape)).astype(a.dtype), b) if a.dtype.kind == "f" else product(a, b)
+
+    interpreter._product = spoiled
+
+
+def perturb_kernels(share: float) -> None:
     """Put every floating-point number that a launch wrote off by ``share``: a result that is still right was computed elsewhere."""
     launch = stock.InterpretedFunction.run
 
@@ -33,15 +46,25 @@ def perturb(share: float) -> None:
         before = [value.clone() for value in given]
         launch(self, *args, **kwargs)
         for value, then in zip(given, before, strict=True):
-            signs = torch.randint(0, 2, value.shape, generator=_generator) * 2 - 1
-            value.copy_(torch.where(value == then, value, value * (1 + share * signs)))
+            value.copy_(torch.where(value == then, value, value * (1 + share * torch.from_numpy(_signs(value.shape)))))
 
     stock.InterpretedFunction.run = launch_and_spoil
 
 
-def watch() -> set[str]:
-    """Every launch from now on, as JSON: kernel, digest of its source, its constants. For the judge to lay beside what was compiled."""
-    seen: set[str] = set()
+@dataclass
+class Launched:
+    """Kernels that ran, as JSON: name, digest of the source, constants. For the judge to lay beside what was compiled."""
+
+    kernels: set[str] = field(default_factory=set)
+    intact: bool = True
+    """The emulator was the same before and after each launch."""
+    known: tuple[int, ...] = ()
+    """What it was."""
+
+
+def watch() -> Launched:
+    """Note every launch from now on."""
+    seen = Launched()
     launch = stock.InterpretedFunction.run
 
     def launch_and_note(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -49,10 +72,13 @@ def watch() -> set[str]:
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         constants = {name: identity.plain(given[name]) for name in names if name in given and _is_constant(names[name].annotation)}
         about = {"kernel": self.fn.__name__, "source": identity.source_digest(inspect.getsource(self.fn)), "constexprs": constants}
-        seen.add(json.dumps(about, sort_keys=True))
+        seen.kernels.add(json.dumps(about, sort_keys=True))
+        before = interpreter.fingerprint()
         launch(self, *args, **kwargs)
+        seen.intact = seen.intact and before == interpreter.fingerprint() == seen.known
 
     stock.InterpretedFunction.run = launch_and_note
+    seen.known = interpreter.fingerprint()
     return seen
 
 
@@ -60,4 +86,8 @@ def _is_constant(annotation: Any) -> bool:
     return annotation in ("tl.constexpr", "constexpr", "triton.language.constexpr") or getattr(annotation, "__name__", "") == "constexpr"
 
 
-_generator = torch.Generator().manual_seed(0)
+def _signs(shape: Sequence[int]) -> np.ndarray:
+    return _rng.integers(0, 2, shape) * 2 - 1
+
+
+_rng = np.random.default_rng(0)

@@ -251,9 +251,9 @@ def test_repeat_asks_every_call_and_how_it_ended() -> None:
         ({"ended": "ended", "calls": (wrong,), "replayed": (0,)}, "fail", "replayed"),
     ]  # fmt: skip
     for more, status, kind in expected:
-        check = checks.repeat(RepeatRecord.model_validate({**known, **more}), "cpu")
+        check = checks.repeat([RepeatRecord.model_validate({**known, **more})], "cpu")
         assert (check.status, check.kind) == (status, kind), more
 
 
 def test_no_call_at_all_is_no_pass() -> None:
-    assert checks.repeat(RepeatRecord(case="c", tree="t", calls=(), replayed=()), "cpu").status != "pass"
+    assert checks.repeat([RepeatRecord(case="c", tree="t", calls=(), replayed=())], "cpu").status != "pass"
