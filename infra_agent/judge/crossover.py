@@ -1,7 +1,8 @@
 """Time a candidate beside base: three warm cages on one core, the judge on another, everything stopped but what is being timed.
 
-Each restart gives every cage a fresh process. The three sides walk around the six ways of sharing three cages, so that from each
-restart to the next either base and candidate or base and base again change places: what belongs to a cage cancels in both.
+Each restart gives every cage a fresh process, always in the same order of cages. The three sides walk around the six ways of sharing
+them, so that from each restart to the next either base and candidate or base and base again change places: what belongs to a cage, and
+what belongs to having started first or last, cancels in both.
 """
 
 import os
@@ -140,8 +141,7 @@ class Crossover:
         arrangement = WALK[number % len(WALK)]
         placed = {role: self._cages[cage] for role, cage in zip(ROLES, arrangement, strict=True)}
         with ExitStack() as running:
-            starters = list(ROLES) if (number // 2) % 2 == 0 else list(reversed(ROLES))
-            for role in starters:
+            for role in starters(arrangement):
                 self._start(role, placed[role], max(plan.slots), running)
             rounds = Rounds(placed, self._pool, plan.shuffled(self._rng), self._rng)
             for turn in range(len(rounds.slots)):
@@ -251,6 +251,11 @@ class Rounds:
             child_ns={role: tuple(max(0, reply.child_ns) for reply in replies[role]) for role in ROLES},
             wake_ns={role: tuple(self._woken[role]) for role in ROLES},
         )
+
+
+def starters(arrangement: Sequence[int]) -> list[Role]:
+    """Who starts first, second and third: the order of cages, so that a place in it goes with the cage."""
+    return sorted(ROLES, key=lambda role: arrangement[ROLES.index(role)])
 
 
 def slots_of(content: Drawn, sets: int) -> Shapes:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,9 @@ def job(number: int, cores: int, count: int, more: int) -> None:
     """One process: its share of every workload, a line of JSON for each verdict."""
     there = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, set(there[cores * number : cores * (number + 1)]) or set(there))
-    plan = [(workload, count, False) for workload in WORKLOADS] + ([("loop", more, True)] if more else [])
-    for workload, times, slower in plan:
-        if not times:
-            continue
-        for found in trials(workload, times, slower):
+    plan = [trials(workload, count, False) for workload in WORKLOADS if count] + ([trials("loop", more, True)] if more else [])
+    for turn in zip_longest(*plan):  # in turns: a run that is stopped has seen as much of each
+        for found in filter(None, turn):
             print(json.dumps(found), flush=True)
 
 
@@ -66,7 +65,7 @@ def run(jobs: int, cores: int, verdicts: int, power: int, neighbour: bool, limit
     """All jobs side by side. What is not done after ``limit_s`` is left out, and said."""
     share, more = -(-verdicts // (jobs * len(WORKLOADS))), -(-power // jobs)
     argv = [sys.executable, "-m", "tests.aa", "--verdicts", str(share), "--power", str(more), "--cores", str(cores), "--job"]
-    spinning = [subprocess.Popen([sys.executable, "-c", _SPIN]) for _ in range(jobs if neighbour else 0)]
+    spinning = [subprocess.Popen([sys.executable, "-c", _SPIN], text=True) for _ in range(jobs if neighbour else 0)]
     running = [subprocess.Popen([*argv, str(n)], stdout=subprocess.PIPE, text=True) for n in range(jobs)]
     found, deadline = [], time.monotonic() + limit_s
     for process in running:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infra_agent.gates import checks
-from infra_agent.judge.crossover import SLOTS, WALK, Plan
+from infra_agent.judge.crossover import SLOTS, WALK, Plan, starters
 from infra_agent.judge.statistics import LARGEST, LOOKS, PAIRS, Interval, mean_interval, paired
 from infra_agent.judge.timing import (
     ROLES,
@@ -137,6 +137,14 @@ def test_consecutive_restarts_exchange_one_pair_and_every_role_is_in_every_cage_
         assert stays == ({"again"} if n % 2 == 0 else {"candidate"})
     assert {tuple(Counter(place[k] for place in WALK).values()) for k in range(len(ROLES))} == {(2, 2, 2)}
     assert {frozenset(place) for place in WALK} == {frozenset(range(3))} and len(set(WALK)) == len(WALK)
+
+
+def test_whoever_changes_cages_changes_places_in_the_order_of_starting() -> None:
+    for n, here in enumerate(WALK):
+        before, after = starters(here), starters(WALK[(n + 1) % len(WALK)])
+        pair = {"base", "candidate"} if n % 2 == 0 else {"base", "again"}
+        assert [role for role, other in zip(before, after, strict=True) if role != other], "somebody moved"
+        assert {role for role, other in zip(before, after, strict=True) if role != other} == pair
 
 
 @pytest.mark.parametrize("call_ns", [1.0, 999_999.0, 1e6, 1e12])
