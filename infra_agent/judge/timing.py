@@ -34,8 +34,7 @@ ROLES: tuple[Role, ...] = ("base", "candidate", "again")
 WARM_UPS = 1
 """Rounds of a restart that are not timed."""
 _UNASKED_SHARE, _UNASKED_NS = 2.0, 300_000
-_TOGETHER_SHARE = 0.1
-_TOGETHER_LEAST = 0.8
+_TOGETHER_OF_BASE, _TOGETHER_OF_OWN = 0.2, 0.5
 
 
 class Restart(Frozen):
@@ -244,7 +243,7 @@ def _ruled(found: Assessment, seen: Sequence[Restart], timing: Timing) -> Assess
         return found._replace(status="pass" if found.inside else "inconclusive")
     if found.claim == "faster":
         return found._replace(status="pass")
-    if found.claim in ("equivalent", "slower"):
+    if found.interval and found.interval.high < math.log1p(timing.delta):  # whether as fast or slower: not faster, that is proven
         return found._replace(status="fail", kind="not_faster")
     return found._replace(message=f"{said}; the smallest effect it could have seen is {found.visible:.1%}")
 
@@ -270,20 +269,27 @@ def _wakes(restart: Restart, role: Role) -> list[tuple[float, float]]:
 
 
 def _only_together(restarts: Sequence[Restart]) -> bool:
-    """Does a set of inputs gain much less alone than among others? Then work was shared between calls that nobody will join."""
+    """Does a set of inputs cost the candidate much more alone than among others, and base not? It shares work that nobody will join."""
     few, many = min(restarts[0].slots), max(restarts[0].slots)
     if few == many:
         return False
-    alone, among = ([_gain(restart, slots) for restart in restarts] for slots in (few, many))
-    gain = plain.median(among)
-    return gain > _TOGETHER_SHARE and mean_interval(paired(alone), 0.01).high < _TOGETHER_LEAST * gain
+    shares = [_more_alone(restart, few, many) for restart in restarts]
+    return plain.median(s for s, _ in shares) > _TOGETHER_OF_BASE and plain.median(s for _, s in shares) > _TOGETHER_OF_OWN
 
 
-def _gain(restart: Restart, slots: int) -> float:
-    """Share of base's time that is saved in rounds of ``slots`` sets; a share, since a busy machine stretches long calls more."""
-    relay = relay_ns(restart)
-    rounds = zip(restart.slots[WARM_UPS:], restart.ns["base"][WARM_UPS:], restart.ns["candidate"][WARM_UPS:], strict=True)
-    return plain.median((base - own) / max(base - relay, 1.0) for held, base, own in rounds if held == slots)
+def _more_alone(restart: Restart, few: int, many: int) -> tuple[float, float]:
+    """What a set costs more alone than among others, beyond what it costs base more: over base's time, over the candidate's own.
+
+    The relay is in both differences and cancels; what is cold at first is colder for base, which has more of it.
+    """
+
+    def each(role: Role, held: int) -> float:
+        rounds = zip(restart.slots[WARM_UPS:], restart.ns[role][WARM_UPS:], strict=True)
+        return plain.median(ns / sets for sets, ns in rounds if sets == held)
+
+    base, own = each("base", many), each("candidate", many)
+    more = (each("candidate", few) - own) - (each("base", few) - base)
+    return more / base, more / own
 
 
 def aggregate(found: Sequence[Assessment], timing: Timing) -> tuple[Status, str | None]:

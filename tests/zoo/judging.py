@@ -38,8 +38,9 @@ class Outcome:
 
     @property
     def right_kind(self) -> bool:
-        """Did a check name what is wrong?"""
-        return any(check.kind in self.candidate.about.kinds for check in self.verdict.checks if check.status == "fail")
+        """Did a check name what is wrong? Proven slower is proven not faster, and more."""
+        kinds = {*self.candidate.about.kinds, *(["slower"] if "not_faster" in self.candidate.about.kinds else [])}
+        return any(check.kind in kinds for check in self.verdict.checks if check.status == "fail")
 
     @property
     def as_it_should(self) -> bool:
