@@ -8,7 +8,7 @@ VENV := .venv
 STAMP := $(VENV)/.setup-done
 PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: help setup demo test test-all attacks zoo aa benchmark lint types format clean
+.PHONY: help setup demo test test-all attacks zoo aa pairs benchmark lint types format clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '%-10s %s\n' "$$name" "$$text"; done
@@ -36,6 +36,9 @@ zoo: $(STAMP)  ## judge dishonest and honest candidates under three secrets; hal
 
 aa: $(STAMP)  ## time equal programs, and one with 3 % more work, a thousand times; hours on two cores
 	$(VENV)/bin/python -m tests.aa $(ARGS)
+
+pairs: $(STAMP)  ## plant faults by seed and ask every instrument for them; minutes
+	$(VENV)/bin/python -m tests.pairs $(ARGS)
 
 benchmark: $(STAMP)  ## how long this project's own parts take
 	$(PYTEST) -m "" --benchmark-only tests/benchmarks $(ARGS)

@@ -12,8 +12,9 @@ from infra_agent import canonical, instruments
 from infra_agent.errors import UsageError
 from infra_agent.frozen import Frozen
 from infra_agent.instruments import Instrument
-from infra_agent.judge import standing, static, tensors, timing
+from infra_agent.judge import events, standing, static, tensors, timing
 from infra_agent.judge.collector import Collector
+from infra_agent.judge.events import EventsRecord
 from infra_agent.judge.report import ReportRecord
 from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.tensors import CompareRecord
@@ -75,6 +76,8 @@ def _collect(collector: Collector, instrument: Instrument, tree: Tree, base: Tre
     if instrument.evidence == "static":
         found, then = collector.static_pair(tree, base, str(arguments["target"]))
         return {"base.static": encode(then), "static": encode(found)}
+    if instrument.evidence == "events":
+        return {"events": encode(standing.events(collector, tree, int(arguments["schedules"])))}
     if instrument.evidence == "report":
         named_case = str(arguments.get("case", ""))
         case = collector.public_case(named_case) if named_case else collector.smallest_case()
@@ -93,7 +96,7 @@ def encode(record: Frozen) -> bytes:
 
 def observe(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
     """The observation that follows from the records; pure."""
-    make = {"tensors": _tensors, "timing": _timing, "static": _static, "report": _report}[about.evidence_kind]
+    make = {"tensors": _tensors, "timing": _timing, "static": _static, "events": _events, "report": _report}[about.evidence_kind]
     return make(records, spec, about)
 
 
@@ -143,6 +146,14 @@ def _static(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Obs
     headline += "".join(f"; {note}" for note in found.notes)
     metrics = static.metrics(found, base)
     return Observation(**_common(about), status=status, kind=kind, headline=headline, metrics=metrics, findings=findings)
+
+
+def _events(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
+    record = EventsRecord.model_validate_json(records["events"])
+    status, kind, findings = events.assess(record)
+    looked = f"{len(record.seeds)} schedules, {len(record.log)} events in the last"
+    said = f"the last of {looked} shows {len(findings)} faults" if findings else f"nothing unordered in {looked}"
+    return Observation(**_common(about), status=status, kind=kind, headline=said, findings=findings)
 
 
 def _report(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:

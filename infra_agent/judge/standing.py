@@ -1,21 +1,27 @@
 """Evidence from entries that stay loaded and are called again and again: how long they take, and whether they start afresh each time."""
 
+import json
 import random
 from contextlib import ExitStack
 
 from infra_agent import canonical, instruments
 from infra_agent.errors import UsageError
+from infra_agent.frozen import one_line
 from infra_agent.judge.collector import Collector, described, ended, tail
 from infra_agent.judge.contents import Pool, Tally
 from infra_agent.judge.crossover import Crossover, Plan, call_ns, slots_of
+from infra_agent.judge.events import EventsRecord, assess, parse
 from infra_agent.judge.records import RepeatRecord
 from infra_agent.judge.reference import Case
+from infra_agent.judge.schedules import Delays, turned
 from infra_agent.judge.tensors import CompareRecord, compare
 from infra_agent.judge.timing import Role, TimingRecord
+from infra_agent.sandbox.mapping import GUARD
 from infra_agent.task.tree import Tree, digest, pack
 
 _PROGRAM = "sandboxes.runtime.calls"
 _REPEATS = 4
+_LOG_BYTES, _SCHEDULE_BYTES = 32 << 20, 4096
 _MOST_BYTES = 4 << 30
 
 
@@ -43,6 +49,44 @@ def timing(collector: Collector, tree: Tree, base: Tree, case: Case) -> TimingRe
         )  # fmt: skip
         rng = random.Random(collector.seed("timing.order", case))
         return Crossover(cages, trees, pool, arguments, rng).run(known, plan, asked)
+
+
+def events(collector: Collector, tree: Tree, schedules: int) -> EventsRecord:
+    """The scenario under drawn schedules, then under turned ones, until one shows a fault. Raises UsageError without a [scenario]."""
+    scenario = collector.task.spec.scenario
+    if scenario is None:
+        raise UsageError(f"{collector.task.folder}: no [scenario] section: events needs code that runs on its virtual clock")
+    rng = random.Random(collector.seed("events", collector.smallest_case()))
+    pending: list[tuple[int, Delays]] = [(rng.getrandbits(48), {}) for _ in range(max(1, schedules // 2))]
+    record = EventsRecord(case="scenario", tree=digest(tree), ended="ok")
+    with collector.cages(instruments.load("events")).cage() as cage:
+        sections = {"tree": pack(tree), "schedule": _padded(*pending[0])}
+        reply = cage.start("feedback.events", {"scenario": scenario.model_dump()}, sections, {"0/log": ("U8", (_LOG_BYTES,))})
+        while reply.status == "ok" and pending and len(record.seeds) < schedules:
+            seed, delays = pending.pop(0)
+            cage.put({"schedule": _padded(seed, delays)}, 8 + 2 * GUARD)
+            reply = cage.call()
+            if reply.status != "ok":
+                break
+            try:
+                log, error = parse(cage.output()[GUARD:])
+            except ValueError as broken:
+                record = record.model_copy(update={"ended": "bad_report", "ending": one_line(broken)})
+                break
+            seen = {"seeds": (*record.seeds, seed), "delays": delays, "log": log, "ending": error}
+            record = record.model_copy(update=seen)
+            if error or assess(record)[0] == "fail":
+                break
+            pending += [(rng.getrandbits(48), turn) for turn in turned(log, 4)]
+        result = cage.stop()
+    if reply.status != "ok":
+        return record.model_copy(update={"ended": reply.status, "ending": tail(result)})
+    return record
+
+
+def _padded(seed: int, delays: Delays) -> bytes:
+    """A schedule as the cage reads it: always as long."""
+    return json.dumps({"seed": seed, "delays": delays}).encode().ljust(_SCHEDULE_BYTES)
 
 
 def repeat(collector: Collector, tree: Tree, case: Case) -> RepeatRecord:

@@ -98,6 +98,15 @@ class Roofline(Frozen):
     peaks: dict[PlatformName, Peak]
 
 
+class Scenario(Frozen):
+    """Code that runs on the virtual clock of instrument ``events``: ``async def callable(runtime)``."""
+
+    module: str
+    """Module of the workspace, dotted."""
+    callable: str
+    """Name of a function in it that takes a ``feedback.events.runtime.Runtime`` and returns a coroutine."""
+
+
 class Accepts(Frozen):
     """A free negative control that a stage accepts on purpose, and why that is right."""
 
@@ -140,6 +149,7 @@ class TaskSpec(Frozen):
     static: Static | None = None
     timing: Timing | None = None
     roofline: Roofline | None = None
+    scenario: Scenario | None = None
     accepts: tuple[Accepts, ...] = ()
     determinism_runs: int = Field(default=2, ge=2, le=16)
     platforms: dict[str, Platform] = Field(default_factory=dict)

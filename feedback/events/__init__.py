@@ -1,0 +1,1 @@
+"""Instrument ``events``, and the runtime that a task's code runs on for it."""
