@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from infra_agent.gates import checks
-from infra_agent.judge.records import DeterminismRecord, RanRecord
+from infra_agent.judge.records import DeterminismRecord, RanRecord, RepeatRecord
+from infra_agent.judge.tensors import CompareRecord, StageRecord
 from infra_agent.task.repository import for_task
 from tests.support import RIGHT, patch_of, rows_task
 
@@ -89,3 +90,49 @@ def test_what_ran_is_what_was_changed(loaded: dict[str, str], kind: str | None) 
 
 def test_no_record_is_not_a_pass() -> None:
     assert checks.accuracy([], held_out=True, platform="cpu-emulated").status == "not_run"
+
+
+def compared(error: float, ended: str = "ok", **more: object) -> CompareRecord:
+    """One stage that is off by ``error``, its limit 1e-3."""
+    stage = StageRecord(
+        shape=(2, 2), dtype="float32", count=4, nonfinite=0, untouched=0, guard_intact=True, sum_sq_error=4 * error**2, sum_sq_truth=4.0,
+        max_error=error, reference_sum_sq_error=4e-12,
+    )  # fmt: skip
+    known = {"case": "c", "split": "public", "size": 4, "tree": "t", "bounds": {"y": {"error": 1e-3, "ratio": 1e6}}}
+    return CompareRecord.model_validate({**known, "ended": ended, "stages": {"y": stage} if ended == "ok" else {}, **more})
+
+
+OFF, STILL_RIGHT = compared(1e-2), compared(1e-5)
+
+
+@pytest.mark.parametrize(("kernels", "products", "base", "kind"), [
+    (OFF, None, None, None),
+    (OFF, OFF, OFF, None),
+    (OFF, OFF, STILL_RIGHT, None),
+    (OFF, STILL_RIGHT, STILL_RIGHT, None),
+    (STILL_RIGHT, OFF, OFF, "not_own_work"),
+    (OFF, STILL_RIGHT, OFF, "not_own_work"),
+    (compared(1e-2, host_work=("aten::mm",)), OFF, OFF, "not_own_work"),
+    (compared(0, "crashed", ending="signal 11"), OFF, OFF, "not_own_work"),
+])  # fmt: skip
+def test_own_work(kernels: CompareRecord, products: CompareRecord | None, base: CompareRecord | None, kind: str | None) -> None:
+    check = checks.own_work(kernels, products, base)
+    assert (check.status, check.kind) == ("fail" if kind else "pass", kind)
+
+
+def test_own_work_that_ran_out_of_time_decides_nothing() -> None:
+    assert checks.own_work(compared(0, "timeout"), OFF, OFF).status == "inconclusive"
+
+
+@pytest.mark.parametrize(("ending", "kind"), [
+    ("races.RaceError: layer: k.py:3: program 1 loads what program 0 stores", "nondeterministic"),
+    ("hostwork.HostWorkError: besides its kernels the entry uses aten::mm", "not_own_work"),
+    ("OverwrittenError: an input", "incorrect"), ("ValueError: x", "crashed"),
+])  # fmt: skip
+def test_what_a_watched_call_raises_has_a_kind(ending: str, kind: str) -> None:
+    good = RepeatRecord(case="a", tree="t", calls=(STILL_RIGHT,), replayed=())
+    bad = RepeatRecord(case="b", tree="t", calls=(), replayed=(), ended="error", ending=ending)
+    assert checks.repeat([good], "cpu-emulated").status == "pass"
+    check = checks.repeat([good, bad], "cpu-emulated")
+    assert (check.status, check.kind) == ("fail", kind)
+    assert ending in check.message

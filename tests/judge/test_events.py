@@ -86,15 +86,15 @@ def test_a_log_that_is_none_is_no_pass() -> None:
     b'{"log": [[0, "a", "read", "x", -1, ""]], "error": ""}', b"\xff\xfe",
 ])  # fmt: skip
 def test_anything_but_a_log_is_a_value_error(text: bytes) -> None:
-    with pytest.raises(ValueError, match="(?s).+"):
+    with pytest.raises(ValueError, match=r"(?s).+"):
         parse(struct.pack("<Q", len(text)) + text)
-    with pytest.raises(ValueError, match="(?s).+"):
+    with pytest.raises(ValueError, match=r"(?s).+"):
         parse(struct.pack("<Q", len(text) + 1) + text)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_crash_the_reader(data: bytes) -> None:
-    with pytest.raises(ValueError, match="(?s).+"):
+    with pytest.raises(ValueError, match=r"(?s).+"):
         parse(data)
 
 
@@ -151,5 +151,5 @@ def test_torchs_own_sanitizer_agrees_on_streams(seed: int) -> None:
     assert (True in ours, True in theirs) == (True in ours, True in ours)
     assert True not in ours or ours.index(True) == theirs.index(True), "the first race is the same"
     assert all(mine for mine, other in zip(ours, theirs, strict=True) if other), (
-        "torch asks a write about the reads since the last one only"
+        "torch asks about the latest reads only"
     )

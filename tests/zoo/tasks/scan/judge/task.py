@@ -8,6 +8,7 @@ Arrays = dict[str, np.ndarray]
 _CASES: dict[str, list[dict[str, Any]]] = {
     "public": [
         {"name": "even", "steps": 128, "width": 32, "low": 0.2, "high": 0.95},
+        {"name": "brief", "steps": 56, "width": 32, "low": 0.2, "high": 0.95},
         {"name": "short", "steps": 5, "width": 48, "low": 0.1, "high": 0.9},
     ],
     "held_out": [
