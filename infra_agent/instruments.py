@@ -2,6 +2,7 @@
 
 import tomllib
 from functools import cache
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -33,7 +34,7 @@ class Instrument(Frozen):
     profiles: dict[PlatformName, str]
     """Platform -> sandbox profile it runs under; platforms that are missing it has nothing to say about."""
     program: str
-    """Module run in the cage, ``python -m`` style."""
+    """Module run in the cage, ``python -m`` style: ``feedback.NAME`` for ours, ``NAME`` for one found on INFRA_AGENT_PATH."""
     needs: tuple[str, ...] = ()
     """Python packages that must be installed on the host."""
     cost: Literal["milliseconds", "seconds", "minutes"]
@@ -49,6 +50,13 @@ class Instrument(Frozen):
 def names() -> list[str]:
     """Every instrument that can be found."""
     return sorted({path.parent.name for folder in share.search_path("feedback") for path in folder.glob("*/instrument.toml")})
+
+
+def own_folder(name: str) -> Path | None:
+    """The user's ``feedback`` folder that holds an instrument, which the cage must be shown; None for ours, which it always sees."""
+    ours = share.root() / "feedback"
+    found = next((folder for folder in share.search_path("feedback") if (folder / name / "instrument.toml").is_file()), ours)
+    return None if found == ours else found.resolve()
 
 
 @cache

@@ -5,13 +5,16 @@ import time
 from typing import Any
 
 import numpy as np
+from triton.runtime.errors import InterpreterError
 
-from feedback.numerics import findings, measure, operations, what_if
+from feedback.numerics import alone, findings, measure, operations, what_if
 from feedback.numerics.shadow import Record
 from sandboxes.runtime import entry, interpreter, request, tensors
 
 Array = np.ndarray
 LINES = 40
+_NO_SUCH_ATOMIC = "Unsupported data type"
+"""What the interpreter's atomics say of bf16 sums and of floating exchanges."""
 
 
 def observe(function: entry.Entry, inputs: dict[str, Array]) -> tuple[Record, dict[str, Array]]:
@@ -26,19 +29,19 @@ def observe(function: entry.Entry, inputs: dict[str, Array]) -> tuple[Record, di
 
 
 def truths(record: Record, outputs: dict[str, Array]) -> dict[str, Array]:
-    """The float64 value of every floating stage that kernels stored; one made by host code or atomics is named as not covered."""
+    """The float64 value of every floating stage that kernels stored; one made by host code is named as not covered."""
     found = {}
     for name, output in outputs.items():
         shadow = record.memory.read(output)
         if shadow is not None:
             found[name] = shadow
         elif output.dtype.kind == "f":
-            record.not_covered.add(f"stage {name}, which no tl.store wrote")
+            record.not_covered[f"stage {name}, which no tl.store wrote"] = ("?", 0)
     return found
 
 
 def report(args: dict[str, Any], inputs: dict[str, Array]) -> dict[str, Any]:
-    """Errors by line and by stage, then one run for each dot that could be promoted, within ``budget_s`` seconds in all."""
+    """Errors by line and stage, then a run for each dot that could be promoted and each line that casts, within ``budget_s`` seconds."""
     began = time.perf_counter()
     function, promote_to = entry.load(args), args.get("promote_to", "ieee")
     record, outputs = observe(function, inputs)
@@ -46,17 +49,32 @@ def report(args: dict[str, Any], inputs: dict[str, Array]) -> dict[str, Any]:
     baseline = what_if.Baseline(function, inputs, truth, what_if.stage_errors(outputs, truth))
     observed = time.perf_counter()
     lines = what_if.candidates(record.errors, promote_to)
-    results, untried = what_if.run(baseline, lines, promote_to, began + args.get("budget_s", 30.0))
+    deadline = began + args.get("budget_s", 30.0)
+    results, untried = what_if.run(baseline, lines, promote_to, deadline)
+    casts, late = alone.run(baseline, alone.candidates(record.errors), deadline)
+    not_tried = [(line.file, line.line) for line in untried] + [(line.file, line.line) for line in late]
     rows = measure.rows(record.errors)[:LINES]
     return {
         "lines": [{**row, "file": entry.relative(row["file"])} for row in rows],
         "stages": baseline.stages,
         "what_if": results,
-        "not_tried": [{"file": entry.relative(line.file), "line": line.line} for line in untried],
+        "casts": casts,
+        "not_tried": [{"file": entry.relative(file), "line": line} for file, line in not_tried],
         "not_covered": sorted(record.not_covered),
+        "not_covered_at": {name: [entry.relative(file), line] for name, (file, line) in record.not_covered.items() if line},
         "seconds": {"shadow": observed - began, "what_if": time.perf_counter() - observed},
         "loaded": entry.loaded_files(),
     }
+
+
+def _refused(error: BaseException) -> str | None:
+    """Why the interpreter itself refused, not the kernel under it; None for a fault of the kernel."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, NotImplementedError) or str(cause) == _NO_SUCH_ATOMIC:
+            return str(cause) or type(cause).__name__
+        cause = cause.__cause__
+    return None
 
 
 def main() -> None:
@@ -64,8 +82,14 @@ def main() -> None:
     asked = request.current()
     interpreter.install()
     with np.errstate(all="ignore"):
-        found = report(asked.args, tensors.read(asked.sections["inputs"]))
-    asked.write_report(json.dumps(findings.summarise(found), allow_nan=False).encode())
+        try:
+            said = findings.summarise(report(asked.args, tensors.read(asked.sections["inputs"])))
+        except InterpreterError as error:
+            why = _refused(error)
+            if why is None:
+                raise
+            said = {"status": "not_run", "headline": f"Triton's interpreter cannot run this kernel: {why}"[:400], "findings": []}
+    asked.write_report(json.dumps(said, allow_nan=False).encode())
 
 
 if __name__ == "__main__":

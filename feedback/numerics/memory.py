@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from feedback.numerics import formats
+
 Array = np.ndarray
 
-_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
+_BYTES = {**dict.fromkeys(formats.KNOWN, 1), "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 _OF_NUMPY = {"float16": "fp16", "float32": "fp32", "float64": "fp64"}
 
 

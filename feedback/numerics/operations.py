@@ -7,7 +7,8 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter as stock
 
-from feedback.numerics.shadow import Record, best, carry, drop, is_float, shadow_of
+from feedback.numerics import atomics, folds, formats
+from feedback.numerics.shadow import Record, best, carry, drop, exact, is_float, shadow_of
 from sandboxes.runtime import interpreter
 
 Array = np.ndarray
@@ -15,7 +16,7 @@ Method = Callable[..., Any]
 Wrap = Callable[[Record, Method], Method]
 
 _MOVES = ("reshape", "trans", "expand_dims", "broadcast", "splat", "unsplat", "cat", "join", "split", "gather")
-_NOT_COVERED = ("bitcast", "dot_scaled", "atomic_rmw", "atomic_cas", "descriptor_gather")
+_NOT_COVERED = ("bitcast", "dot_scaled", "atomic_cas", "descriptor_gather", "descriptor_scatter")
 
 
 def _is_handle(value: Any) -> bool:
@@ -46,7 +47,9 @@ def elementwise(record: Record, plain: Method) -> Method:
         if op is np.where:
             return select(builder, *args)
         result = plain(builder, *args)
-        if is_float(result):
+        if formats.is_fp8(result):  # the interpreter computes on its bytes
+            drop(record, f"arithmetic in {result.dtype.scalar.name}")
+        elif is_float(result):
             carry(record, op.__name__, operands, result, op)
         return result
 
@@ -69,18 +72,31 @@ def computing(name: str, compute: Callable[..., Array]) -> Wrap:
 
 
 def cast(record: Record, plain: Method) -> Method:
-    """Casts between floating types, and from integers. An fp8 value carries no history."""
+    """Casts between floating types, and from integers."""
 
     def method(builder: Any, source: Any, target: Any, *rest: Any) -> Any:
+        if record.mode == "twin" and is_float(source) and target.scalar.is_floating():
+            return stock.TensorHandle(exact(source), tl.float64)
         result = plain(builder, source, target, *rest)
         number = is_float(source) or source.data.dtype.kind == "b" or source.dtype.scalar.is_int()
         if is_float(result) and number and shadow_of(result) is None:  # fp16 <-> bf16 comes back here by way of fp32
-            carry(record, f"cast to {target.scalar.name}", (source,), result, lambda x: x.astype(np.float64, copy=False))
-        elif is_float(source) and target.scalar.is_fp8():
+            name = f"cast to {target.scalar.name}"
+            if record.kept is not None and record.kept == interpreter.source_line():
+                carry(record, name, (source,), result, lambda x: _rounded(builder, plain, x, target, rest))
+            else:
+                carry(record, name, (source,), result, lambda x: x.astype(np.float64, copy=False))
+        elif is_float(source) and target.scalar.is_fp8() and not is_float(result):
             drop(record, target.scalar.name)
+        if formats.is_fp8(result) and is_float(source) and formats.misrounded(exact(source), result):
+            drop(record, f"cast to {target.scalar.name}, which this interpreter rounds wrongly where a significand carries")
         return result
 
     return method
+
+
+def _rounded(builder: Any, plain: Method, x: Array, target: Any, rest: tuple[Any, ...]) -> Array:
+    """Float64 values as ``target`` can hold them, by way of float32."""
+    return exact(plain(builder, stock.TensorHandle(x.astype(np.float32), tl.float32), target, *rest)).astype(np.float64, copy=False)
 
 
 def dot(record: Record, plain: Method) -> Method:
@@ -159,48 +175,6 @@ def not_covered(record: Record, plain: Method) -> Method:
     return method
 
 
-def reduction(record: Record, plain: Method) -> Method:
-    """ReduceOps.apply_impl: sum, max and min; an arg-reduction's index follows the actual values."""
-
-    def apply_impl(self: Any, operands: tuple[Any, ...]) -> Any:
-        result = plain(self, operands)
-        found = _reductions.get(id(self.combine_fn))
-        if found is not None and is_float(operands[0].handle):
-            name, op = found
-            handle = (result[0] if isinstance(result, tuple | list) else result).handle
-            shape = handle.data.shape
-            carry(record, name, (operands[0].handle,), handle, lambda x: _fold(op, x, self.axis, shape))
-        elif any(is_float(t.handle) for t in operands):
-            drop(record)
-        return result
-
-    return apply_impl
-
-
-def _fold(op: Callable[..., Any], x: Array, axis: int | None, shape: tuple[int, ...]) -> Array:
-    return np.asarray(op(x, axis=axis)).reshape(shape)
-
-
-def scan(record: Record, plain: Method) -> Method:
-    """ScanOps.apply_impl: cumsum and cumprod, either direction."""
-
-    def apply_impl(self: Any, operands: tuple[Any, ...]) -> Any:
-        result = plain(self, operands)
-        found = _scans.get(id(self.combine_fn))
-        if found is not None and is_float(operands[0].handle):
-            name, op = found
-            carry(record, name, (operands[0].handle,), result[0].handle, lambda x: _run(op, x, self.axis, self.reverse))
-        elif any(is_float(t.handle) for t in operands):
-            drop(record)
-        return result
-
-    return apply_impl
-
-
-def _run(op: Callable[..., Array], x: Array, axis: int, reverse: bool) -> Array:
-    return np.flip(op(np.flip(x, axis), axis=axis), axis) if reverse else op(x, axis=axis)
-
-
 def registering(record: Record, plain: Method) -> Method:
     """The conversion of a kernel's arguments: the storage of each tensor becomes known to the shadow memory."""
 
@@ -230,25 +204,7 @@ def transposing(record: Record, plain: Method) -> Method:
     return patch
 
 
-def _combining(*names: str) -> list[int]:
-    """Identities of Triton's own combine functions; names that this version lacks are left out."""
-    return [id(getattr(tl.standard, name)) for name in names if hasattr(tl.standard, name)]
-
-
-_MAX = _combining("_elementwise_max", "_argmax_combine_tie_break_left", "_argmax_combine_tie_break_fast")
-_MIN = _combining("_elementwise_min", "_argmin_combine_tie_break_left", "_argmin_combine_tie_break_fast")
-_SUM, _PRODUCT = _combining("_sum_combine"), _combining("_prod_combine")
-_reductions: dict[int, tuple[str, Callable[..., Any]]] = {
-    **dict.fromkeys(_SUM, ("sum", np.sum)),
-    **dict.fromkeys(_MAX, ("max", np.nanmax)),
-    **dict.fromkeys(_MIN, ("min", np.nanmin)),
-}
-_scans: dict[int, tuple[str, Callable[..., Array]]] = {
-    **dict.fromkeys(_SUM, ("cumsum", np.cumsum)),
-    **dict.fromkeys(_PRODUCT, ("cumprod", np.cumprod)),
-}
-
-_BUILDER: dict[str, Wrap] = {
+WRAPPED: dict[str, Wrap] = {
     **dict.fromkeys(("unary_op", "binary_op", "ternary_op"), elementwise),
     "create_fma": computing("fma", lambda x, y, z: x * y + z),
     "create_fabs": computing("abs", np.abs),
@@ -260,6 +216,7 @@ _BUILDER: dict[str, Wrap] = {
     "create_masked_load": load,
     "create_masked_store": store,
     "create_descriptor_load": descriptor_load,
+    "create_atomic_rmw": atomics.rmw,
     **{f"create_{name}": move for name in _MOVES},
     **{f"create_{name}": not_covered for name in _NOT_COVERED},
 }
@@ -268,9 +225,9 @@ _BUILDER: dict[str, Wrap] = {
 def install(record: Record) -> Callable[[], None]:
     """Carry shadows into ``record`` from now on; returns the function that puts everything back."""
     places: list[tuple[Any, str, Wrap]] = [
-        (stock.InterpreterBuilder, name, wrap) for name, wrap in _BUILDER.items() if hasattr(stock.InterpreterBuilder, name)
+        (stock.InterpreterBuilder, name, wrap) for name, wrap in WRAPPED.items() if hasattr(stock.InterpreterBuilder, name)
     ]
-    places += [(stock.ReduceOps, "apply_impl", reduction), (stock.ScanOps, "apply_impl", scan)]
+    places += [(stock.ReduceOps, "apply_impl", folds.reduction), (stock.ScanOps, "apply_impl", folds.scan)]
     places += [(stock, "_implicit_cvt", registering), (stock, "_patch_lang_tensor", transposing)]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
     for (owner, name, wrap), (_, _, plain) in zip(places, before, strict=True):

@@ -6,13 +6,15 @@ not covered gives a handle without shadow: its error history is dropped, never i
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from feedback.numerics import formats
 from feedback.numerics.measure import Errors, Place, relative
 from feedback.numerics.memory import Memory
 from sandboxes.runtime import interpreter
@@ -22,21 +24,34 @@ Array = np.ndarray
 
 @dataclass
 class Record:
-    """What a run with shadows leaves: errors by place, names of operations not covered, the shadow memory."""
+    """What a run with shadows leaves: errors by place, operations not covered with the line that used each first, the shadow memory."""
 
     errors: dict[Place, Errors] = field(default_factory=dict)
-    not_covered: set[str] = field(default_factory=set)
+    not_covered: dict[str, tuple[str, int]] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
+    kept: tuple[str, int] | None = None
+    """File and line whose casts round the shadow too: all else is exact then, and its results show what these casts alone do."""
+    mode: Literal["", "quiet", "twin"] = ""
+    """Within a combine function nothing is noted: ``quiet`` while it runs as it is, ``twin`` while it runs in float64."""
+
+    @contextmanager
+    def within(self, mode: Literal["quiet", "twin"]) -> Iterator[None]:
+        """Note nothing for a while."""
+        before, self.mode = self.mode, mode
+        try:
+            yield
+        finally:
+            self.mode = before
 
 
 def is_float(handle: Any) -> bool:
-    """True for handles whose data are fp16, bf16, fp32 or fp64 values."""
-    return bool(handle.data.dtype.kind == "f") or interpreter.is_bf16(handle)
+    """True for handles whose data are fp8, fp16, bf16, fp32 or fp64 values."""
+    return bool(handle.data.dtype.kind == "f") or interpreter.is_bf16(handle) or formats.is_fp8(handle)
 
 
 def exact(handle: Any) -> Array:
     """A floating handle's own values as float64; other data (conditions, integers) unchanged."""
-    data = interpreter.values(handle)
+    data = formats.widen(handle) if formats.is_fp8(handle) else interpreter.values(handle)
     return data.astype(np.float64, copy=False) if data.dtype.kind == "f" else data
 
 
@@ -56,15 +71,22 @@ def carry(record: Record, op: str, operands: Sequence[Any], result: Any, compute
 
     Introduced: result against ``compute`` of the very operands given. Carried: result against its shadow.
     """
+    if record.mode:
+        return
     value, given = exact(result), [exact(h) for h in operands]
     local = compute(*given)
-    introduced = relative(value, local)
     if any(shadow_of(h) is not None for h in operands):
         result.shadow = compute(*[g if shadow_of(h) is None else h.shadow for h, g in zip(operands, given, strict=True)])
-        carried = relative(value, result.shadow)
     else:
-        result.shadow, carried = local, introduced
-    place = Place(*interpreter.source_line(), op, precision, operands[0].dtype.scalar.name)
+        result.shadow = local
+    note(record, op, operands[0].dtype.scalar.name, value, local, result.shadow, precision)
+
+
+def note(record: Record, op: str, operand: str, value: Array, local: Array, shadow: Array, precision: str = "") -> None:
+    """Note both errors of ``value`` at this line: against ``local`` the one introduced, against ``shadow`` the one carried."""
+    introduced = relative(value, local)
+    carried = introduced if shadow is local else relative(value, shadow)
+    place = Place(*interpreter.source_line(), op, precision, operand)
     record.errors.setdefault(place, Errors()).add(introduced, carried)
 
 
@@ -74,10 +96,12 @@ _SPELLED = {"_new_reduce": "reduce", "_new_scan": "associative_scan"}
 
 def drop(record: Record, name: str = "") -> None:
     """Note that the operation at hand is not covered; without ``name`` as the kernel spells it (``atomic_add``, ``sort``)."""
+    if record.mode:
+        return
     frame: FrameType | None = sys._getframe(1)
     kernel, calls = interpreter.kernel_frame(), list[str]()
     while frame is not None and frame is not kernel:
         calls.append(frame.f_code.co_name)
         frame = frame.f_back
     spelled = next((call for call in reversed(calls) if call not in _PLUMBING), "?")
-    record.not_covered.add(name or _SPELLED.get(spelled, spelled))
+    record.not_covered.setdefault(name or _SPELLED.get(spelled, spelled), interpreter.source_line())

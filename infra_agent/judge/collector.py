@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from infra_agent.errors import UsageError
 from infra_agent.frozen import Frozen, one_line
 from infra_agent.instruments import Instrument
 from infra_agent.judge import seeds
+from infra_agent.judge.counts import CountsRecord, Left
 from infra_agent.judge.records import DeterminismRecord
 from infra_agent.judge.reference import Case, Reference
 from infra_agent.judge.report import ReportRecord
@@ -31,6 +33,9 @@ from infra_agent.task.tree import Tree, digest, pack
 _TAIL_LINES = 12
 _SEARCH_S = 10.0
 T = TypeVar("T")
+
+
+_INSTRUMENTS = "/instruments"
 
 
 class Perturbed(NamedTuple):
@@ -70,6 +75,7 @@ class Collector:
         self.reference = Reference(task.judge_folder, self.backend)
         self._pools: dict[str, CagePool] = {}
         self._static: dict[tuple[str, str], StaticRecord] = {}
+        self._counts: dict[tuple[str, str], CountsRecord] = {}
         self._cases: dict[str, list[Case]] = {}
         self._looks: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -91,10 +97,12 @@ class Collector:
         for pool in self._pools.values():
             pool.close()
 
-    def pool(self, profile: str) -> CagePool:
-        """The cages of a profile."""
+    def pool(self, profile: str, instruments_of: Path | None = None) -> CagePool:
+        """The cages of a profile, which see a user's folder of instruments if one is named."""
+        mounts = {_INSTRUMENTS: instruments_of} if instruments_of else None
         with self._lock:
-            return self._pools.setdefault(profile, CagePool(profile, hidden=share.hidden(), backend=self.backend))
+            made = CagePool(profile, mounts, share.hidden(), self.backend)
+            return self._pools.setdefault(f"{profile} {instruments_of or ''}", made)
 
     def cages(self, instrument: Instrument) -> CagePool:
         """The cages of an instrument. Raises UsageError where a candidate could trace what makes evidence that a gate reads."""
@@ -104,7 +112,7 @@ class Collector:
             raise UsageError(
                 f"{where}; evidence of kind '{instrument.evidence}' is read by gates: use a profile without, or leave a report"
             )
-        return self.pool(profile)
+        return self.pool(profile, instruments.own_folder(instrument.name))
 
     def warm(self) -> None:
         """Start the cages of the task's instruments side by side."""
@@ -171,7 +179,7 @@ class Collector:
             return CompareRecord(ended="bad_report", ending=one_line(error), **about)
         if not said.intact:
             return CompareRecord(ended="bad_report", ending="the emulator was changed from inside the run", **about)
-        stages = compare(result.output, result.layout, drawn.truth, drawn.reference)
+        stages = compare(result.output, result.layout, drawn.truth, drawn.reference, bounds=case.bounds)
         return CompareRecord(
             ended="ok", stages=stages, output_digest=canonical.digest(result.output), **said.model_dump(exclude={"intact"}), **about
         )
@@ -252,9 +260,34 @@ class Collector:
         self._static[key] = then
         return found, then
 
-    def report(self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any]) -> ReportRecord:
+    def counts(self, instrument: Instrument, tree: Tree, case: Case) -> CountsRecord:
+        """Count one call of the entry. A report that cannot be is an error of the candidate."""
+        result = self.run(instrument, tree, case, {})
+        about: dict[str, Any] = {"case": case.name, "tree": digest(tree), "numbers": case.numbers}
+        if not result.ok:
+            return CountsRecord(ended=ended(result), ending=tail(result), **about)
+        try:
+            left = Left.model_validate_json(result.report)
+        except ValueError as error:
+            return CountsRecord(ended="bad_report", ending=one_line(error), **about)
+        if not left.intact:
+            return CountsRecord(ended="bad_report", ending="what counts was changed from inside the run", **about)
+        return CountsRecord(ended="ok", left=left, **about)
+
+    def counts_pair(self, instrument: Instrument, tree: Tree, base: Tree, case: Case) -> tuple[CountsRecord, CountsRecord]:
+        """The counts of a candidate, taken now, and of base, taken once a session and case."""
+        key = (digest(base), case.name)
+        if digest(tree) == key[0]:
+            self._counts[key] = found = self.counts(instrument, tree, case)
+            return found, found
+        found = self.counts(instrument, tree, case)
+        if key not in self._counts:
+            self._counts[key] = self.counts(instrument, base, case)
+        return found, self._counts[key]
+
+    def report(self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any], base: Tree | None = None) -> ReportRecord:
         """Run an instrument whose evidence is advice."""
-        result = self.run(instrument, tree, case, arguments)
+        result = self.run(instrument, tree, case, arguments, base)
         if not result.ok:
             return ReportRecord(status="fail", headline=f"{ended(result)}: {last_line(result.text)}"[:400], data={"ending": tail(result)})
         try:
@@ -262,11 +295,13 @@ class Collector:
         except ValueError as error:
             return ReportRecord(status="fail", headline=f"the report is not of the right shape: {one_line(error)}"[:400])
 
-    def run(self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any]) -> Result:
-        """Run an instrument's program on a tree and fresh inputs of a public case."""
+    def run(self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any], base: Tree | None = None) -> Result:
+        """Run an instrument's program on a tree and fresh inputs of a public case; ``base``, if given, is a section of that name."""
         drawn = self.reference.draw(case, self.seed(instrument.name, case))
         with self.cages(instrument).cage() as cage:
-            return cage.run(instrument.program, self.arguments(arguments), {"tree": pack(tree), "inputs": drawn.inputs})
+            roots = {"roots": [cage.place(_INSTRUMENTS)]} if instruments.own_folder(instrument.name) else {}
+            sections = {"tree": pack(tree), "inputs": drawn.inputs} | ({} if base is None else {"base": pack(base)})
+            return cage.run(instrument.program, self.arguments(arguments | roots), sections)
 
     def search(self, tree: Tree, pattern: str, glob: str) -> Result:
         """Find a regular expression in a copy of the tree, in the cage: the pattern is the model's and may never end."""

@@ -12,15 +12,20 @@ from infra_agent import canonical, instruments
 from infra_agent.errors import UsageError
 from infra_agent.frozen import Frozen
 from infra_agent.instruments import Instrument
-from infra_agent.judge import events, standing, static, tensors, timing
+from infra_agent.judge import commands, counts, events, figures, shrink, standing, static, suite, tensors, timing
 from infra_agent.judge.collector import Collector
+from infra_agent.judge.counts import CountsRecord
 from infra_agent.judge.events import EventsRecord
+from infra_agent.judge.figures import FiguresRecord
+from infra_agent.judge.reference import Case
 from infra_agent.judge.report import ReportRecord
+from infra_agent.judge.shrink import ShrunkRecord
 from infra_agent.judge.static import StaticRecord
+from infra_agent.judge.suite import SuiteRecord
 from infra_agent.judge.tensors import CompareRecord
 from infra_agent.judge.timing import TimingRecord
 from infra_agent.session.observation import Finding, Isolation, Observation, TensorWhere, Trust
-from infra_agent.task.spec import Static, TaskSpec, Timing
+from infra_agent.task.spec import Figures, Static, TaskSpec, Timing
 from infra_agent.task.tree import Tree
 
 Records = dict[str, bytes]
@@ -67,7 +72,9 @@ def _collect(collector: Collector, instrument: Instrument, tree: Tree, base: Tre
         cases = [collector.public_case(name) for name in _listed(arguments["cases"])] or [
             c for c in collector.cases("public") if c.when == "always"
         ]
-        return {f"compare.{r.case}": encode(r) for r in collector.accuracies(tree, cases)}
+        compared = collector.accuracies(tree, cases)
+        shrunk = _shrunk(collector, tree, cases, compared) if arguments.get("shrink") else {}
+        return {f"compare.{r.case}": encode(r) for r in compared} | shrunk
     if instrument.evidence == "timing":
         spec = collector.task.spec
         asked = _listed(arguments["cases"]) or (list(spec.timing.cases) if spec.timing else [])
@@ -78,11 +85,29 @@ def _collect(collector: Collector, instrument: Instrument, tree: Tree, base: Tre
         return {"base.static": encode(then), "static": encode(found)}
     if instrument.evidence == "events":
         return {"events": encode(standing.events(collector, tree, int(arguments["schedules"])))}
+    if instrument.evidence == "counts":
+        named_case = str(arguments.get("case", ""))
+        case = collector.public_case(named_case) if named_case else collector.smallest_case()
+        counted, at_base = collector.counts_pair(instrument, tree, base, case)
+        return {"base.counts": encode(at_base), "counts": encode(counted)}
+    if instrument.evidence == "tests":
+        return {"suite": encode(commands.tests(collector, tree, base, int(arguments["runs"])))}
+    if instrument.evidence == "figures":
+        return {"figures": encode(commands.bench(collector, tree, base, int(arguments["runs"])))}
     if instrument.evidence == "report":
         named_case = str(arguments.get("case", ""))
         case = collector.public_case(named_case) if named_case else collector.smallest_case()
-        return {"report": encode(collector.report(instrument, tree, case, arguments))}
+        return {"report": encode(collector.report(instrument, tree, case, arguments, base))}
     raise UsageError(f"{instrument.name}: evidence of kind '{instrument.evidence}' comes with a later release")
+
+
+def _shrunk(collector: Collector, tree: Tree, cases: list[Case], found: list[CompareRecord]) -> Records:
+    """The smallest of the cases that fail, shrunk; nothing when all pass."""
+    failing = [(case, record) for case, record in zip(cases, found, strict=True) if shrink.signature(record)]
+    if not failing:
+        return {}
+    case, record = min(failing, key=lambda pair: pair[0].size)
+    return {"shrunk": encode(shrink.shrink(case, record, collector.reference.smaller, lambda version: collector.accuracy(tree, version)))}
 
 
 def _listed(names: object) -> list[str]:
@@ -96,7 +121,10 @@ def encode(record: Frozen) -> bytes:
 
 def observe(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
     """The observation that follows from the records; pure."""
-    make = {"tensors": _tensors, "timing": _timing, "static": _static, "events": _events, "report": _report}[about.evidence_kind]
+    make = {
+        "tensors": _tensors, "timing": _timing, "static": _static, "events": _events, "counts": _counts, "report": _report, "tests": _suite,
+        "figures": _figures,
+    }[about.evidence_kind]  # fmt: skip
     return make(records, spec, about)
 
 
@@ -108,11 +136,16 @@ def _common(about: Context) -> dict[str, Any]:
 
 
 def _tensors(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
-    found = [CompareRecord.model_validate_json(data) for _, data in sorted(records.items())]
+    found = [CompareRecord.model_validate_json(data) for name, data in sorted(records.items()) if name != "shrunk"]
     assessed = [tensors.assess(record) for record in found]
     findings = tuple(sorted((f for _, _, fs in assessed for f in fs), key=lambda f: -f.magnitude))
     failed = [record.case for record, (status, _, _) in zip(found, assessed, strict=True) if status == "fail"]
     headline = f"{len(failed)} of {len(found)} cases fail: {', '.join(failed)}" if failed else f"all {len(found)} cases within their limits"
+    if "shrunk" in records:
+        shrunk = ShrunkRecord.model_validate_json(records["shrunk"])
+        of_case = [f.magnitude for record, (_, _, fs) in zip(found, assessed, strict=True) if record.case == shrunk.started for f in fs]
+        findings = tuple(sorted((*findings, shrink.finding(shrunk, max(of_case, default=0.0))), key=lambda f: -f.magnitude))
+        headline += f"; smallest that fails: {shrink.numbers(shrunk.case)}" if shrunk.compare else ""
     return Observation(
         **_common(about),
         status="fail" if failed else "pass",
@@ -152,8 +185,31 @@ def _events(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Obs
     record = EventsRecord.model_validate_json(records["events"])
     status, kind, findings = events.assess(record)
     looked = f"{len(record.seeds)} schedules, {len(record.log)} events in the last"
-    said = f"the last of {looked} shows {len(findings)} faults" if findings else f"nothing unordered in {looked}"
+    shown = f"seed {record.seeds[-1]}, the last of {looked}" if record.seeds else record.ended
+    said = f"{shown}, shows {len(findings)} faults" if findings else f"nothing unordered in {looked}"
     return Observation(**_common(about), status=status, kind=kind, headline=said, findings=findings)
+
+
+def _counts(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
+    base, found = (CountsRecord.model_validate_json(records[name]) for name in ("base.counts", "counts"))
+    status, kind, findings = counts.assess(found, base, spec.roofline)
+    metrics = counts.metrics(found, base, spec.roofline)
+    said = counts.headline(found, spec.roofline)
+    return Observation(**_common(about), status=status, kind=kind, headline=said, metrics=metrics, findings=findings)
+
+
+def _suite(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
+    record = SuiteRecord.model_validate_json(records["suite"])
+    status, kind, findings = suite.assess(record)
+    return Observation(**_common(about), status=status, kind=kind, findings=findings, **suite.summary(record))
+
+
+def _figures(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
+    record = FiguresRecord.model_validate_json(records["figures"])
+    asked = (spec.commands.figures if spec.commands else None) or Figures(format="json")
+    status, kind, findings = figures.assess(record, asked)
+    said, metrics = figures.headline(record, findings), figures.metrics(record, asked)
+    return Observation(**_common(about), status=status, kind=kind, headline=said, metrics=metrics, findings=findings)
 
 
 def _report(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:

@@ -40,6 +40,13 @@ class Case(BaseModel):
     when: str
     """always: cheap enough for every look. gate: only when a proposal is judged."""
     bounds: dict[str, Bound]
+    shrunk_from: str = ""
+    """The listed case that this is a smaller version of. The reference cage is then given the case itself: no list holds it."""
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The case as the task gave it."""
+        return {"name": self.name, "size": self.size, "when": self.when, **(self.model_extra or {})}
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -92,6 +99,17 @@ class Reference:
         except ValidationError as error:
             raise UsageError(f"{self._where}: cases('{split}'): {error}") from error
 
+    def smaller(self, case: Case) -> list[Case] | None:
+        """Smaller versions of a case, as the task's ``smaller`` lists them; None when the task has no such function."""
+        started = case.shrunk_from or case.name
+        listed, _ = self._ask("smaller", split=case.split, given=case.own, started=started)
+        if listed is None:
+            return None
+        try:
+            return [Case.model_validate({**entry, "split": case.split, "shrunk_from": started}) for entry in listed]
+        except (ValidationError, TypeError) as error:
+            raise UsageError(f"{self._where}: smaller({case.own}): {error}") from error
+
     def draw(self, case: Case, seed: int) -> Drawn:
         """Inputs, truth and reference of one case. Raises UsageError when the task itself is not finite."""
         return self.draws(case, [seed])[0]
@@ -104,7 +122,8 @@ class Reference:
         return first + rest
 
     def _contents(self, case: Case, seeds: Sequence[int]) -> list[Drawn]:
-        _, data = self._ask("contents", split=case.split, case=case.name, seeds=list(seeds))
+        given = {"given": case.own} if case.shrunk_from else {}
+        _, data = self._ask("contents", split=case.split, case=case.name, seeds=list(seeds), **given)
         arrays = evidence.tensors(data, f"{self._where}: case {case.name}")
         groups: dict[tuple[str, str], dict[str, np.ndarray]] = {}
         for name, value in arrays.items():

@@ -12,10 +12,13 @@ import numpy as np
 from pydantic import Field
 
 from infra_agent.frozen import Frozen
+from infra_agent.judge import localise
 from infra_agent.sandbox.mapping import GUARD, POISON, Layout
 from infra_agent.session.observation import Finding, Metric, Status, TensorWhere
 
 TILE = 16
+DESCRIPTIONS = ("other_stage", "region", "growth")
+"""Kinds of finding that describe a fault and are none themselves."""
 _EPSILON = 2.0**-23
 """Of float32: no reference is credited with less error of its own."""
 
@@ -33,6 +36,8 @@ class Bound(Frozen):
     """That error over the reference's own."""
     peak: float = Field(default=40.0, gt=0)
     """Largest error of one element, in units of ``error`` times truth's root mean square: a wrong corner shows in no norm."""
+    axes: tuple[str, ...] = ()
+    """What the stage's axes are, first to last, as ``("head", "chunk", "row", "column")``: findings then speak of them by name."""
 
 
 class Spot(Frozen):
@@ -59,6 +64,8 @@ class StageRecord(Frozen):
     max_error: float
     reference_sum_sq_error: float
     worst: Spot | None = None
+    pattern: localise.Pattern | None = None
+    """Where and how it is wrong, of a stage beyond its limits."""
 
     @property
     def error(self) -> float:
@@ -127,11 +134,17 @@ class CompareRecord(Frozen):
 
 
 def compare(
-    output: bytes, layout: Layout, truth: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray], prefix: str = ""
+    output: bytes,
+    layout: Layout,
+    truth: Mapping[str, np.ndarray],
+    reference: Mapping[str, np.ndarray],
+    prefix: str = "",
+    bounds: Mapping[str, Bound] | None = None,
 ) -> dict[str, StageRecord]:
     """Compare the slots of a snapshot with truth. ``truth`` float64, ``reference`` in its declared precision.
 
     ``prefix``: only the slots whose names begin so, as ``3/`` for the fourth of several sets.
+    ``bounds``: with them, what the error of a stage beyond its limits looks like is recorded too. That takes longer than the comparison.
     """
     records = {}
     for name, slot in layout.slots.items():
@@ -145,8 +158,19 @@ def compare(
         intact = before.count(POISON) == GUARD and after.count(POISON) == len(after)
         poisoned = (raw.reshape(-1, dtype.itemsize) == POISON).all(axis=1)
         untouched = int(poisoned.sum()) if dtype.kind == "f" else 0  # in an integer the poison is a value: -1
-        records[stage] = _stage(value, truth[stage], reference[stage], untouched, intact)
+        record = _stage(value, truth[stage], reference[stage], untouched, intact)
+        bound = bounds.get(stage) if bounds else None
+        if bound is not None and untouched < value.size and fault(record, bound) is not None:
+            record = record.model_copy(update={"pattern": _pattern(value, truth, stage, record, bound)})
+        records[stage] = record
     return records
+
+
+def _pattern(value: np.ndarray, truth: Mapping[str, np.ndarray], stage: str, record: StageRecord, bound: Bound) -> localise.Pattern:
+    """Elements count as wrong beyond the limit that the stage broke, which may be the one relative to the reference."""
+    limit = min(bound.error, bound.ratio * max(record.reference_error, _EPSILON))
+    same = localise.same_stage(value, dict(truth), stage, limit)
+    return localise.Pattern(same_as=same) if same else localise.pattern(value, truth[stage], limit)
 
 
 def _stage(value: np.ndarray, truth: np.ndarray, reference: np.ndarray, untouched: int, intact: bool) -> StageRecord:
@@ -167,17 +191,21 @@ def _stage(value: np.ndarray, truth: np.ndarray, reference: np.ndarray, untouche
         sum_sq_truth=float(weight.sum()),
         max_error=float(np.sqrt(squared.max(initial=0.0))),
         reference_sum_sq_error=float(np.square(reference.astype(np.float64) - truth).sum()),
-        worst=_worst_tile(squared, weight) if value.ndim >= 2 and value.size else None,
+        worst=_worst_tile(squared, weight, None if whole else ~finite) if value.ndim >= 2 and value.size else None,
     )
 
 
-def _worst_tile(squared: np.ndarray, weight: np.ndarray) -> Spot:
-    """The tile with the most squared error, of the last two axes, over all leading indices."""
+def _worst_tile(squared: np.ndarray, weight: np.ndarray, broken: np.ndarray | None) -> Spot:
+    """The tile with the most squared error, of the last two axes, over all leading indices; with most ``broken`` elements, if any are."""
     lead, (rows, columns) = squared.shape[:-2], squared.shape[-2:]
     flat = squared.reshape(-1, rows, columns)
     starts = (np.arange(0, rows, TILE), np.arange(0, columns, TILE))
     sums = np.add.reduceat(np.add.reduceat(flat, starts[0], axis=1), starts[1], axis=2)
-    n, i, j = np.unravel_index(int(sums.argmax()), sums.shape)
+    ranked = sums
+    if broken is not None:
+        marks = broken.reshape(-1, rows, columns).astype(np.float64)
+        ranked = np.add.reduceat(np.add.reduceat(marks, starts[0], axis=1), starts[1], axis=2)
+    n, i, j = np.unravel_index(int(ranked.argmax()), sums.shape)
     r0, c0 = int(i) * TILE, int(j) * TILE
     r1, c1 = min(rows, r0 + TILE), min(columns, c0 + TILE)
     index = tuple(int(k) for k in np.unravel_index(int(n), lead)) if lead else ()
@@ -190,6 +218,11 @@ def stage_fault(record: CompareRecord, stage: str) -> tuple[str, float, str] | N
     found, bound = record.stages.get(stage), record.bounds[stage]
     if found is None or (found.count and found.untouched == found.count):
         return "incorrect", 1e9, f"stage was not produced ({record.problems.get(stage, 'its buffer was never written')})"
+    return fault(found, bound)
+
+
+def fault(found: StageRecord, bound: Bound) -> tuple[str, float, str] | None:
+    """The same of a stage that was produced."""
     if not found.guard_intact:
         return "tampered", 1e12, "bytes outside the stage's buffer were written"
     if found.untouched or found.nonfinite:
@@ -218,13 +251,16 @@ def assess(record: CompareRecord) -> tuple[Status, str | None, tuple[Finding, ..
         return "fail", kind, (Finding(kind=kind, where=where, magnitude=1e12, message=f"ended with {record.ended}: {record.ending}"),)
     findings = [_overwritten(record, name) for name in record.changed]
     for stage in record.bounds:
-        fault = stage_fault(record, stage)
-        if fault is None:
+        found = stage_fault(record, stage)
+        if found is None:
             continue
-        kind, magnitude, message = fault
-        worst = record.stages[stage].worst if stage in record.stages else None
+        kind, magnitude, message = found
+        seen = record.stages.get(stage)
+        worst = seen.worst if seen else None
         where = TensorWhere(case=record.case, stage=stage, index=worst.index if worst else (), tile=worst.tile if worst else None)
         findings.append(Finding(kind=kind, where=where, magnitude=magnitude, message=message))
+        if seen is not None and seen.pattern is not None:
+            findings += localise.findings(seen.pattern, where, magnitude, record.bounds[stage].axes)
     findings.sort(key=lambda f: -f.magnitude)
     return ("fail", findings[0].kind, tuple(findings)) if findings else ("pass", None, ())
 

@@ -1,5 +1,6 @@
 """``task.toml`` as a type. Attribute docstrings become the JSON schema."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
@@ -107,6 +108,48 @@ class Scenario(Frozen):
     """Name of a function in it that takes a ``feedback.events.runtime.Runtime`` and returns a coroutine."""
 
 
+class Figures(Frozen):
+    """How the numbers of the project's own benchmark are read: from a file that it writes, or from what it prints."""
+
+    format: Literal["pytest-benchmark", "regex", "json"]
+    file: str = ""
+    """File of the workspace that the command writes; empty: what it prints."""
+    pattern: str = ""
+    """For regex, matched on each line: groups ``name`` and ``value``."""
+    path: str = ""
+    """For json: keys, dotted, that lead to an object of name -> number; empty for the document itself."""
+    statistic: Literal["min", "median", "mean"] = "median"
+    """For pytest-benchmark: which of its numbers."""
+    better: Literal["lower", "higher"] = "lower"
+    delta: float = Field(default=0.05, gt=0, lt=0.5)
+    """Smallest effect that counts, as a share; fixed before anything is measured."""
+
+    @model_validator(mode="after")
+    def _readable(self) -> "Figures":
+        if self.format == "regex":
+            try:
+                groups = re.compile(self.pattern).groupindex
+            except re.error as error:
+                raise ValueError(f"pattern: {error}") from error
+            if not {"name", "value"} <= set(groups):
+                raise ValueError("pattern needs the groups (?P<name>...) and (?P<value>...)")
+        if self.format == "pytest-benchmark" and not self.file:
+            raise ValueError("file: name the one that --benchmark-json writes")
+        return self
+
+
+class Commands(Frozen):
+    """The project's own check and benchmark, as argv lists that run in the workspace; ``python`` is the cage's."""
+
+    test: tuple[str, ...] = ()
+    """Must run pytest, in whatever way."""
+    bench: tuple[str, ...] = ()
+    figures: Figures | None = None
+    """What ``bench`` says besides the time it takes."""
+    wall_s: float = Field(default=300.0, gt=0, le=36_000)
+    """Seconds that one run of either may take."""
+
+
 class Accepts(Frozen):
     """A free negative control that a stage accepts on purpose, and why that is right."""
 
@@ -150,6 +193,7 @@ class TaskSpec(Frozen):
     timing: Timing | None = None
     roofline: Roofline | None = None
     scenario: Scenario | None = None
+    commands: Commands | None = None
     accepts: tuple[Accepts, ...] = ()
     determinism_runs: int = Field(default=2, ge=2, le=16)
     platforms: dict[str, Platform] = Field(default_factory=dict)

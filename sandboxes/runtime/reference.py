@@ -18,7 +18,21 @@ def _cases(task: Any, args: dict[str, Any]) -> tuple[Any, dict[str, np.ndarray]]
     return [{**case, "bounds": task.bounds(case)} for case in listed], {}
 
 
+def _smaller(task: Any, args: dict[str, Any]) -> tuple[Any, dict[str, np.ndarray]]:
+    """Smaller versions of a given case, with their bounds; null when the task does not say which there are.
+
+    Each is a version of the listed case ``started``, and is called so: names that the task leaves as they were would be alike.
+    """
+    if not hasattr(task, "smaller"):
+        return None, {}
+    listed = [{**case, "name": f"{args['started']}~smaller"} for case in task.smaller(args["given"])]
+    return [{**case, "bounds": task.bounds(case)} for case in listed], {}
+
+
 def _find(task: Any, args: dict[str, Any]) -> dict[str, Any]:
+    """The case that is given, or the listed one of that name."""
+    if "given" in args:
+        return dict(args["given"])
     return next(case for case in task.cases(args["split"]) if case["name"] == args["case"])
 
 
@@ -48,7 +62,7 @@ def _sensitivity(task: Any, args: dict[str, Any]) -> tuple[Any, dict[str, np.nda
     return {"changes": changes, "constant": constant, "finite": finite}, {}
 
 
-_OPERATIONS = {"cases": _cases, "contents": _contents, "sensitivity": _sensitivity}
+_OPERATIONS = {"cases": _cases, "contents": _contents, "sensitivity": _sensitivity, "smaller": _smaller}
 
 
 def main() -> None:

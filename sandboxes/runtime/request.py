@@ -88,6 +88,7 @@ def run(source: mmap.mmap, sink: mmap.mmap, control: socket.socket | None) -> No
             if hasattr(tarfile, "data_filter"):  # Python 3.11.4; the tar holds the host's own bytes either way
                 tree.extraction_filter = tarfile.data_filter
             tree.extractall(WORKSPACE)
+    sys.path += request.args.get("roots", [])  # a user's instruments
     sys.path.append(WORKSPACE)  # behind the instruments: a workspace cannot shadow them
     sys.argv = [request.program]
     runpy.run_module(request.program, run_name="__main__", alter_sys=False)

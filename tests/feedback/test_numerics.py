@@ -15,6 +15,7 @@ from infra_agent.sandbox.cage import Cage
 Array = np.ndarray
 KDA = Path(__file__).parents[2] / "tasks" / "kda-cp-tf32" / "workspace"
 N = 64
+DRAWS = 12
 
 WORK = """
 import torch
@@ -59,19 +60,6 @@ def products(m, k, v):
 
 
 @triton.jit
-def combine(a, b):
-    return a * 0.5 + b
-
-
-@triton.jit
-def uncovered_kernel(x_ptr, o_ptr, total_ptr, N: tl.constexpr):
-    i = tl.arange(0, N)
-    x = tl.load(x_ptr + i) * 0.1
-    tl.atomic_add(total_ptr + i * 0, x)
-    tl.store(o_ptr + i, tl.associative_scan(x, 0, combine))
-
-
-@triton.jit
 def covered_kernel(x_ptr, o_ptr, N: tl.constexpr):
     i = tl.arange(0, N)
     x = tl.load(x_ptr + i) * 0.1
@@ -79,12 +67,6 @@ def covered_kernel(x_ptr, o_ptr, N: tl.constexpr):
     z = tl.cumprod(1 + x * 0.001, 0)
     both = tl.reshape(tl.join(y, z).T, (2 * N,))
     tl.store(o_ptr + tl.arange(0, 2 * N), both)
-
-
-def uncovered(x):
-    o, total = torch.empty_like(x), torch.zeros(1)
-    uncovered_kernel[(1,)](x, o, total, N=x.numel())
-    return {"o": o, "total": total}
 
 
 def covered(x):
@@ -179,10 +161,15 @@ def orthogonal(rng: np.random.Generator, scale: float) -> Array:
 
 @pytest.mark.parametrize(("steps", "on_h200"), [(8, 3.013e-3), (64, 2.534e-2), (256, 9.404e-2)])
 def test_the_error_of_a_chain_is_what_an_h200_has(cage: Cage, steps: int, on_h200: float) -> None:
-    rng = np.random.default_rng(steps)
-    m, h = orthogonal(rng, 0.9995), rng.standard_normal((steps, N, N)).astype(np.float32)
-    found = report(cage, "work.chain", {"m": m, "h": h})
-    assert found["stages"]["s"] == pytest.approx(on_h200, rel=0.05)
+    """One draw differs from the next by 1 % of the error (standard deviation over draws), so the mean of twelve is compared."""
+    errors = []
+    for seed in range(DRAWS):
+        rng = np.random.default_rng(seed)
+        m, h = orthogonal(rng, 0.9995), rng.standard_normal((steps, N, N)).astype(np.float32)
+        found = report(cage, "work.chain", {"m": m, "h": h}, budget_s=0)
+        errors.append(found["stages"]["s"])
+    assert np.mean(errors) == pytest.approx(on_h200, rel=0.01)
+    assert errors == pytest.approx([on_h200] * DRAWS, rel=0.05)
     (dot,) = rows(found, "RECURRENT", "dot")
     assert (dot["precision"], dot["operand"], dot["count"], dot["file"]) == ("tf32", "fp32", steps, "work.py")
     assert dot["introduced"] < 1e-3 < dot["carried"]
@@ -235,12 +222,6 @@ def test_the_budget_ends_the_what_if_runs(cage: Cage) -> None:
     assert found["what_if"] == []
     assert found["not_tried"] == [{"file": "work.py", "line": line_of("RECURRENT")}]
     assert found["stages"]["s"] > 1e-3
-
-
-def test_an_operation_that_is_not_covered_is_named(cage: Cage) -> None:
-    found = report(cage, "work.uncovered", {"x": np.random.default_rng(3).standard_normal(64)})
-    assert found["not_covered"] == ["associative_scan", "atomic_add", "stage total, which no tl.store wrote"]
-    assert found["stages"] == {"o": 0.0}
 
 
 def test_scans_joins_and_reshapes_are_covered(cage: Cage) -> None:

@@ -150,6 +150,4 @@ def test_torchs_own_sanitizer_agrees_on_streams(seed: int) -> None:
     theirs = json.loads(ran.stdout)
     assert (True in ours, True in theirs) == (True in ours, True in ours)
     assert True not in ours or ours.index(True) == theirs.index(True), "the first race is the same"
-    assert all(mine for mine, other in zip(ours, theirs, strict=True) if other), (
-        "torch asks about the latest reads only"
-    )
+    assert all(mine for mine, other in zip(ours, theirs, strict=True) if other), "torch asks about the latest reads only"

@@ -1,0 +1,1 @@
+"""Run the project's own benchmark once."""

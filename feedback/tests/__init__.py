@@ -1,0 +1,1 @@
+"""Run the project's own tests and say what became of each."""

@@ -1,0 +1,5 @@
+"""Replaced by the generators."""
+
+
+def run(x):
+    return {"y": x * 2}
