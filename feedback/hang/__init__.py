@@ -1,0 +1,1 @@
+"""Instrument ``hang``: who waits for whom in a program that does not end."""
