@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from feedback.gil import findings, spy
+from feedback.gil import findings
 from feedback.gil.heartbeat import Heartbeat
-from feedback.gil.process import Observed
-from sandboxes.runtime import entry, request, tensors
+from sandboxes.runtime import entry, request, spy, tensors
+from sandboxes.runtime.observed import Observed
 
 Array = np.ndarray
 _FIRST_CALL_S = 60.0

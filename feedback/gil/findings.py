@@ -4,8 +4,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from feedback.gil import spy
-from feedback.gil.spy import Samples, Stack
+from sandboxes.runtime import spy
+from sandboxes.runtime.spy import Samples, Stack
 
 _FEWEST = 3
 """Long waits of a line before anything is said of it: one may be a page fault or the machine's."""

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from feedback.gil.process import native_id
-from sandboxes.runtime.entry import relative
-from sandboxes.runtime.request import WORKSPACE
+from sandboxes.runtime.entry import innermost, relative
+from sandboxes.runtime.observed import native_id
 
 PERIOD_NS = 1_000_000
 LONG_NS = 2_000_000
@@ -155,7 +154,7 @@ class Heartbeat(threading.Thread):
             return Hold("", None, wait, 0)
         thread = max(suspects, key=lambda t: sum(passed[t]))
         frame = frames.get(thread.ident or 0)
-        return Hold(thread.name, place(frame), wait, passed[thread][0], unasked, stack(frame))
+        return Hold(thread.name, innermost(frame), wait, passed[thread][0], unasked, stack(frame))
 
     def said(self) -> dict[str, Any]:
         """What was measured, as plain data; times in ns."""
@@ -164,16 +163,6 @@ class Heartbeat(threading.Thread):
         told = [{"thread": h.thread, "wait_s": h.wait_ns * 1e-9, "ran_s": h.ran_ns * 1e-9, "stack": h.stack} for h in longest]
         numbers = {"wall_ns": self.wall_ns, "queued_ns": self.queued_ns, "base_ns": self._base}
         return {"waits": self.waits, "holds": holds, "longest": told, **numbers, "blind": self._clocks.blind}
-
-
-def place(frame: FrameType | None) -> tuple[str, int] | None:
-    """The innermost line of the workspace that a frame came from."""
-    while frame:
-        path = frame.f_code.co_filename
-        if path.startswith(WORKSPACE + "/"):
-            return relative(path), frame.f_lineno
-        frame = frame.f_back
-    return None
 
 
 def stack(frame: FrameType | None) -> tuple[str, ...]:

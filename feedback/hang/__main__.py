@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from feedback.gil import spy
-from feedback.gil.process import Observed
 from feedback.hang import graph, locks, witness
-from sandboxes.runtime import entry, request, tensors
+from sandboxes.runtime import entry, request, spy, tensors
+from sandboxes.runtime.observed import Observed
 
 Array = np.ndarray
 Told = dict[str, Any]

@@ -6,12 +6,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from types import FrameType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from sandboxes.runtime.entry import relative
-from sandboxes.runtime.request import WORKSPACE
+from sandboxes.runtime.entry import innermost
 
 Place = tuple[str, int] | None
 
@@ -40,16 +38,6 @@ puts: "WeakKeyDictionary[Any, Put]" = WeakKeyDictionary()
 _order = itertools.count(1)
 
 
-def workspace_place(frame: FrameType | None) -> Place:
-    """The innermost line of the workspace that a frame came from."""
-    while frame:
-        path = frame.f_code.co_filename
-        if path.startswith(WORKSPACE + "/"):
-            return relative(path), frame.f_lineno
-        frame = frame.f_back
-    return None
-
-
 def begin(what: Any) -> None:
     """The calling thread waits for ``what`` from now on."""
     waiting[threading.get_ident()] = Wait(what, next(_order), time.monotonic())
@@ -70,7 +58,7 @@ class Watched:
     def __init__(self, inner: Any, kind: str) -> None:
         """Around ``inner``; the caller's line is where it was made."""
         self.inner, self.kind = inner, kind
-        self.made = workspace_place(sys._getframe(1))
+        self.made = innermost(sys._getframe(1))
         self.owner, self.taken = 0, None
         self._depth = 0
 
@@ -108,7 +96,7 @@ class Watched:
     def _took(self) -> None:
         self._depth += 1
         if self._depth == 1:
-            self.owner, self.taken = threading.get_ident(), workspace_place(sys._getframe(2))
+            self.owner, self.taken = threading.get_ident(), innermost(sys._getframe(2))
 
     def __getattr__(self, name: str) -> Any:
         """What a condition asks of a reentrant lock; a plain one has none of it, and must not seem to."""
@@ -155,7 +143,7 @@ def install() -> None:
     def put(self: Any, item: Any, block: bool = True, timeout: float | None = None) -> None:
         _put(self, item, block, timeout)
         number = puts[self].number if self in puts else 0
-        puts[self] = Put(number + 1, threading.current_thread().name, workspace_place(sys._getframe(1)))
+        puts[self] = Put(number + 1, threading.current_thread().name, innermost(sys._getframe(1)))
 
     threading.Lock, threading.RLock = lock, rlock  # type: ignore[assignment]
     threading.Thread.join = join  # type: ignore[method-assign]

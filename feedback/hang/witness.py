@@ -11,8 +11,9 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from feedback.gil.process import native_id
 from feedback.hang import locks
+from sandboxes.runtime.entry import innermost
+from sandboxes.runtime.observed import native_id
 from sandboxes.runtime.request import WORKSPACE
 
 NAME = "hang-witness"
@@ -42,7 +43,7 @@ def snapshot() -> list[Told]:
             continue
         thread = threads.get(ident)
         wait = locks.waiting.get(ident)
-        about: Told = {"ident": ident, "name": thread.name if thread else f"thread {ident:#x}", "place": locks.workspace_place(frame)}
+        about: Told = {"ident": ident, "name": thread.name if thread else f"thread {ident:#x}", "place": innermost(frame)}
         about["native_id"] = native_id(thread) if thread else None
         about["daemon"], about["main"] = thread is None or thread.daemon, thread is threading.main_thread()
         about["cpu_s"] = _cpu(about["native_id"])

@@ -32,10 +32,9 @@ from infra_agent.task.tree import Tree, digest, pack
 
 _TAIL_LINES = 12
 _SEARCH_S = 10.0
-T = TypeVar("T")
-
-
 _INSTRUMENTS = "/instruments"
+"""Where a cage shows a user's folder of instruments."""
+T = TypeVar("T")
 
 
 class Perturbed(NamedTuple):
@@ -73,7 +72,7 @@ class Collector:
         self._secret = secret
         self.backend = choose.pick(sandbox)
         self.reference = Reference(task.judge_folder, self.backend)
-        self._pools: dict[str, CagePool] = {}
+        self._pools: dict[tuple[str, Path | None], CagePool] = {}
         self._static: dict[tuple[str, str], StaticRecord] = {}
         self._counts: dict[tuple[str, str], CountsRecord] = {}
         self._cases: dict[str, list[Case]] = {}
@@ -99,10 +98,12 @@ class Collector:
 
     def pool(self, profile: str, instruments_of: Path | None = None) -> CagePool:
         """The cages of a profile, which see a user's folder of instruments if one is named."""
-        mounts = {_INSTRUMENTS: instruments_of} if instruments_of else None
+        key = (profile, instruments_of)
         with self._lock:
-            made = CagePool(profile, mounts, share.hidden(), self.backend)
-            return self._pools.setdefault(f"{profile} {instruments_of or ''}", made)
+            if key not in self._pools:
+                mounts = {_INSTRUMENTS: instruments_of} if instruments_of else None
+                self._pools[key] = CagePool(profile, mounts, share.hidden(), self.backend)
+            return self._pools[key]
 
     def cages(self, instrument: Instrument) -> CagePool:
         """The cages of an instrument. Raises UsageError where a candidate could trace what makes evidence that a gate reads."""
@@ -116,9 +117,9 @@ class Collector:
 
     def warm(self) -> None:
         """Start the cages of the task's instruments side by side."""
-        profiles = {instruments.load(name).profile(self.platform) for name in self.task.spec.instruments}
-        with ThreadPoolExecutor(len(profiles) + 1) as threads:
-            started = [threads.submit(self.pool(profile).warm) for profile in profiles] + [threads.submit(self.cases, "public")]
+        pools = {self.cages(instruments.load(name)) for name in self.task.spec.instruments}
+        with ThreadPoolExecutor(len(pools) + 1) as threads:
+            started = [threads.submit(pool.warm) for pool in pools] + [threads.submit(self.cases, "public")]
             for future in started:
                 future.result()
 

@@ -97,6 +97,10 @@ class _Object:
     free: tuple[str, int, int] | None = None
     lifetime: int = 0
 
+    def users(self) -> list[tuple[str, int, int]]:
+        """The last write, then the reads since."""
+        return [*([self.write] if self.write else []), *((who, time, where) for who, (time, where) in self.reads.items())]
+
 
 @dataclass
 class _Order:
@@ -232,9 +236,7 @@ def _read(order: _Order, number: int, event: Event) -> None:
 
 def _write(order: _Order, number: int, event: Event) -> None:
     known = order.objects.setdefault(event.object, _Object())
-    earlier = [known.write] if known.write else []
-    earlier += [(who, time, where) for who, (time, where) in known.reads.items()]
-    for who, time, where in earlier:
+    for who, time, where in known.users():
         if not order.after(event.who, who, time):
             order.found("race", where, number, _edge(order.log[where], event))
     _in_lifetime(order, known, number, event)
@@ -253,8 +255,7 @@ def _alloc(order: _Order, number: int, event: Event) -> None:
     known = order.objects.setdefault(event.object, _Object())
     if known.alloc and not known.free:
         order.found("double_alloc", known.alloc[2], number, f"{event.object} is given away again before it is freed")
-    users = [(who, time, where) for who, (time, where) in known.reads.items()] + ([known.write] if known.write else [])
-    for who, time, where in users:
+    for who, time, where in known.users():
         if not order.after(event.who, who, time):
             order.found("reused_in_use", where, number, _edge(order.log[where], event))
     order.objects[event.object] = _Object(alloc=(event.who, order.clock(event.who)[event.who], number), lifetime=event.ref)
@@ -268,8 +269,7 @@ def _free(order: _Order, number: int, event: Event) -> None:
     if event.ref and known.lifetime and event.ref != known.lifetime and known.alloc:
         order.found("stale_free", known.alloc[2], number, f"{event.who} frees a {event.object} that was given to another since")
         return
-    users = [(who, time, where) for who, (time, where) in known.reads.items()] + ([known.write] if known.write else [])
-    for who, time, where in users:
+    for who, time, where in known.users():
         if not order.after(event.who, who, time):
             order.found("freed_in_use", where, number, _edge(order.log[where], event))
     known.free = (event.who, order.clock(event.who)[event.who], number)

@@ -86,18 +86,14 @@ def _collect(collector: Collector, instrument: Instrument, tree: Tree, base: Tre
     if instrument.evidence == "events":
         return {"events": encode(standing.events(collector, tree, int(arguments["schedules"])))}
     if instrument.evidence == "counts":
-        named_case = str(arguments.get("case", ""))
-        case = collector.public_case(named_case) if named_case else collector.smallest_case()
-        counted, at_base = collector.counts_pair(instrument, tree, base, case)
+        counted, at_base = collector.counts_pair(instrument, tree, base, _case(collector, arguments))
         return {"base.counts": encode(at_base), "counts": encode(counted)}
     if instrument.evidence == "tests":
         return {"suite": encode(commands.tests(collector, tree, base, int(arguments["runs"])))}
     if instrument.evidence == "figures":
         return {"figures": encode(commands.bench(collector, tree, base, int(arguments["runs"])))}
     if instrument.evidence == "report":
-        named_case = str(arguments.get("case", ""))
-        case = collector.public_case(named_case) if named_case else collector.smallest_case()
-        return {"report": encode(collector.report(instrument, tree, case, arguments, base))}
+        return {"report": encode(collector.report(instrument, tree, _case(collector, arguments), arguments, base))}
     raise UsageError(f"{instrument.name}: evidence of kind '{instrument.evidence}' comes with a later release")
 
 
@@ -108,6 +104,12 @@ def _shrunk(collector: Collector, tree: Tree, cases: list[Case], found: list[Com
         return {}
     case, record = min(failing, key=lambda pair: pair[0].size)
     return {"shrunk": encode(shrink.shrink(case, record, collector.reference.smaller, lambda version: collector.accuracy(tree, version)))}
+
+
+def _case(collector: Collector, arguments: dict[str, Any]) -> Case:
+    """The case that is asked for, or the smallest."""
+    named = str(arguments.get("case", ""))
+    return collector.public_case(named) if named else collector.smallest_case()
 
 
 def _listed(names: object) -> list[str]:

@@ -89,12 +89,9 @@ class Exchange:
         eager_until = time.perf_counter() + min(eager_s, timeout_s)
         while self.finished is None and time.perf_counter() < eager_until:
             try:
-                message = self._judge.recv(64, socket.MSG_DONTWAIT)
+                return self._message(socket.MSG_DONTWAIT)
             except BlockingIOError:
                 continue
-            except OSError:
-                message = b""
-            return message, None if message else "broken"
         deadline = time.monotonic() + timeout_s
         while self.finished is None and (left := deadline - time.monotonic()) > 0:
             ready = {descriptor for descriptor, _ in self._poll.poll(1000 * min(left, self._look_s or left))}
@@ -105,9 +102,11 @@ class Exchange:
                 return b"", passed
         return self.finished or (b"", "timeout")
 
-    def _message(self) -> tuple[bytes, Ended | None]:
+    def _message(self, flags: int = 0) -> tuple[bytes, Ended | None]:
         try:
-            message = self._judge.recv(64)
+            message = self._judge.recv(64, flags)
+        except BlockingIOError:
+            raise
         except OSError:
             message = b""
         return message, None if message else "broken"

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,16 @@ def checksums(arrays: dict[str, np.ndarray], mutates: Sequence[str]) -> dict[str
 def relative(path: str) -> str:
     """A file of the workspace as the task names it; other paths unchanged."""
     return path.removeprefix(WORKSPACE + "/")
+
+
+def innermost(frame: FrameType | None) -> tuple[str, int] | None:
+    """File and line of the innermost code of the workspace that a frame came from."""
+    while frame:
+        path = frame.f_code.co_filename
+        if path.startswith(WORKSPACE + "/"):
+            return relative(path), frame.f_lineno
+        frame = frame.f_back
+    return None
 
 
 def loaded_files() -> dict[str, str]:

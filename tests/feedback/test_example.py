@@ -39,7 +39,7 @@ def test_the_page_s_instrument_runs(written: Path, most: int, found: list[tuple[
     assert "long_functions" in instruments.names()
     arguments, problem = parse("long_functions", f'{{"most": {most}}}', ("long_functions",))
     assert problem is None
-    with Collector(load(str(TASKS / "scenario")), seeds.new_secret()) as collector:
+    with Collector(load(str(TASKS / "plain")), seeds.new_secret()) as collector:
         seen, _ = measure(collector, "long_functions", TREE, TREE, arguments, ())
     places = [(finding.where.path, finding.where.line) for finding in seen.findings if isinstance(finding.where, LineWhere)]
     assert (seen.status, seen.trust, places) == ("pass", "advice", found)

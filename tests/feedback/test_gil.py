@@ -11,7 +11,8 @@ from safetensors.numpy import save
 from infra_agent.sandbox.cage import Cage
 from infra_agent.sandbox.profile import load
 from infra_agent.task.tree import pack
-from tests.pairs.of_gil import _BUILD, _BURN, _C
+from tests.pairs import extension
+from tests.pairs.of_gil import _BURN, _C
 
 ENTRY = """
 import threading
@@ -66,11 +67,9 @@ def cage() -> Iterator[Cage]:
 
 
 def tree(releases: bool) -> dict[str, bytes]:
-    source, call = _C, "Py_BEGIN_ALLOW_THREADS burn_it(ms); Py_END_ALLOW_THREADS" if releases else "burn_it(ms);"
-    for field, value in {"{inner}": "burn_it", "{loop}": _BURN, "{name}": "burn_pages", "{shown}": "burn", "{call}": call}.items():
-        source = source.replace(field, value)
-    files = {"entry.py": ENTRY, "build.py": _BUILD, "extension.c": source, "__init__.py": ""}
-    return {f"work/{path}": text.encode() for path, text in files.items()}
+    call = "Py_BEGIN_ALLOW_THREADS burn_it(ms); Py_END_ALLOW_THREADS" if releases else "burn_it(ms);"
+    drawn = {"{inner}": "burn_it", "{loop}": _BURN, "{name}": "burn_pages", "{shown}": "burn", "{call}": call}
+    return extension.tree(ENTRY, _C, drawn)
 
 
 def ask(cage: Cage, name: str, releases: bool = False, seconds: float = 2.0) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tests.pairs.pair import TASKS, ask
 
 @pytest.fixture(scope="module")
 def collector():
-    with Collector(load(str(TASKS / "lint")), seeds.new_secret()) as made:
+    with Collector(load(str(TASKS / "plain")), seeds.new_secret()) as made:
         yield made
 
 

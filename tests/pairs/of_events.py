@@ -27,7 +27,7 @@ def _pair(rng: random.Random, body: str, edges: dict[str, str], kinds: tuple[str
     lines = [next(n for n, line in enumerate(faulty.splitlines(), 1) if mark in line) for mark in marks]
     places = "|".join(f"scenario.py:{line}\\b" for line in lines)
     trees = [{"work/__init__.py": b"", "work/scenario.py": text.encode()} for text in (faulty, healthy)]
-    return Pair("scenario", trees[0], trees[1], kinds, f"^[^\n]*?({places})", {"schedules": 30}, about)
+    return Pair("plain", trees[0], trees[1], kinds, f"^[^\n]*?({places})", {"schedules": 30}, about)
 
 
 def _unlocked_counter(rng: random.Random) -> Pair:

@@ -4,6 +4,7 @@ import random
 import textwrap
 from collections.abc import Callable
 
+from tests.pairs import extension
 from tests.pairs.pair import Pair
 
 _VERBS = ("pack", "poll", "copy", "hash", "drain", "sweep", "merge", "scan")
@@ -42,21 +43,6 @@ PyMODINIT_FUNC PyInit_extension(void) { return PyModule_Create(&module); }
 _BURN = "for (long i = 0; i < (long)(ms * 3e5); i++) sink += i; (void)end;"
 """A fixed amount of work, about a millisecond each: a clock in the loop would shorten it on a busy machine."""
 _SLEEP = "struct timespec t = {0, (long)(ms * 1e6)}; nanosleep(&t, NULL); (void)end;"
-_BUILD = '''"""Compile what lies beside this file."""
-
-import importlib.util
-import subprocess
-import sysconfig
-import tempfile
-from pathlib import Path
-
-PATH = Path(tempfile.mkdtemp()) / "extension.so"
-SOURCE = Path(__file__).with_name("extension.c")
-subprocess.run(["gcc", "-O1", "-shared", "-fPIC", f"-I{sysconfig.get_path('include')}", "-o", str(PATH), str(SOURCE)], check=True)
-spec = importlib.util.spec_from_file_location("extension", PATH)
-extension = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(extension)
-'''
 _ENTRY = '''"""A worker beside a main thread."""
 
 import ctypes
@@ -112,7 +98,7 @@ def _pair(rng: random.Random, body: str, wrong: tuple[str, str], kinds: tuple[st
     assert healthy.count(wrong[0]) == 1, wrong
     faulty = healthy.replace(*wrong)
     trees = [{"work/__init__.py": b"", "work/entry.py": text.encode()} for text in (faulty, healthy)]
-    return Pair("threads", trees[0], trees[1], kinds, _place(faulty, "# here", kinds, said), {"seconds": 2.0}, about)
+    return Pair("plain", trees[0], trees[1], kinds, _place(faulty, "# here", kinds, said), {"seconds": 2.0}, about)
 
 
 def _place(text: str, mark: str, kinds: tuple[str, ...], said: str) -> str:
@@ -131,14 +117,9 @@ def _extension(rng: random.Random, loop: str, about: str) -> Pair:
     entry = _entry(rng, body, "work_off", rng.randrange(2, 6), "from work.build import extension\n")
     trees = []
     for call in (f"{inner}(ms);", f"Py_BEGIN_ALLOW_THREADS {inner}(ms); Py_END_ALLOW_THREADS"):
-        source = _C
-        for field, value in {"{inner}": inner, "{loop}": loop, "{name}": name, "{call}": call, "{shown}": shown}.items():
-            source = source.replace(field, value)
-        files = {"entry.py": entry, "build.py": _BUILD, "extension.c": source, "__init__.py": ""}
-        trees.append({f"work/{path}": text.encode() for path, text in files.items()})
-    return Pair(
-        "threads", trees[0], trees[1], ("gil_held",), _place(entry, "# here", ("gil_held",), rf"\b{name}\b"), {"seconds": 2.0}, about
-    )
+        drawn = {"{inner}": inner, "{loop}": loop, "{name}": name, "{call}": call, "{shown}": shown}
+        trees.append(extension.tree(entry, _C, drawn))
+    return Pair("plain", trees[0], trees[1], ("gil_held",), _place(entry, "# here", ("gil_held",), rf"\b{name}\b"), {"seconds": 2.0}, about)
 
 
 def _computes(rng: random.Random) -> Pair:
@@ -163,13 +144,10 @@ def _ctypes(rng: random.Random) -> Pair:
     """
     healthy = _entry(rng, body, "work_off", rng.randrange(2, 6), "from work.build import PATH\n")
     faulty = healthy.replace("ctypes.CDLL(", "ctypes.PyDLL(")
-    source = _C
-    for field, value in {"{inner}": name, "{loop}": _BURN, "{name}": "unused", "{call}": ";", "{shown}": "unused"}.items():
-        source = source.replace(field, value)
-    files = {"build.py": _BUILD, "extension.c": source, "__init__.py": ""}
-    trees = [{f"work/{path}": t.encode() for path, t in (files | {"entry.py": text}).items()} for text in (faulty, healthy)]
+    drawn = {"{inner}": name, "{loop}": _BURN, "{name}": "unused", "{call}": ";", "{shown}": "unused"}
+    trees = [extension.tree(text, _C, drawn) for text in (faulty, healthy)]
     where = _place(faulty, "# here", ("gil_held",), rf"\b{name}\b")
-    return Pair("threads", trees[0], trees[1], ("gil_held",), where, {"seconds": 2.0}, "a library called through PyDLL")
+    return Pair("plain", trees[0], trees[1], ("gil_held",), where, {"seconds": 2.0}, "a library called through PyDLL")
 
 
 def _one_piece(rng: random.Random) -> Pair:

@@ -4,6 +4,7 @@ import random
 import textwrap
 from collections.abc import Callable
 
+from tests.pairs import extension
 from tests.pairs.pair import Pair
 
 _NAMES = ("pages", "slots", "ring", "table", "batch", "requests", "blocks")
@@ -52,21 +53,6 @@ static PyMethodDef methods[] = {{"{slow}", {slow}, METH_NOARGS, NULL}, {"{quick}
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "extension", NULL, -1, methods};
 PyMODINIT_FUNC PyInit_extension(void) { return PyModule_Create(&module); }
 """
-_BUILD = '''"""Compile what lies beside this file."""
-
-import importlib.util
-import subprocess
-import sysconfig
-import tempfile
-from pathlib import Path
-
-PATH = Path(tempfile.mkdtemp()) / "extension.so"
-SOURCE = Path(__file__).with_name("extension.c")
-subprocess.run(["gcc", "-O1", "-shared", "-fPIC", f"-I{sysconfig.get_path('include')}", "-o", str(PATH), str(SOURCE)], check=True)
-spec = importlib.util.spec_from_file_location("extension", PATH)
-extension = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(extension)
-'''
 
 
 def pair(seed: int) -> Pair:
@@ -87,7 +73,7 @@ def _pair(rng: random.Random, body: str, edges: dict[str, str], marks: tuple[str
         assert healthy.count(right) == 1, right
         faulty = faulty.replace(right, wrong)
     trees = [{"work/__init__.py": b"", "work/entry.py": text.encode()} for text in (faulty, healthy)]
-    return Pair("threads", trees[0], trees[1], ("hang",), _place(faulty, marks, said), {"limit_s": 2.0}, about)
+    return Pair("plain", trees[0], trees[1], ("hang",), _place(faulty, marks, said), {"limit_s": 2.0}, about)
 
 
 def _place(text: str, marks: tuple[str, ...], said: str) -> str:
@@ -202,7 +188,6 @@ def _inverted(rng: random.Random) -> Pair:
     entry = _text(rng, body, "\nfrom work.build import extension\n")
     trees = []
     for early, late in (("", "pthread_mutex_unlock(&mutex);"), ("pthread_mutex_unlock(&mutex);", "")):
-        source = _C
         drawn = {
             "{slow}": slow,
             "{quick}": quick,
@@ -210,12 +195,9 @@ def _inverted(rng: random.Random) -> Pair:
             "{unlock_early}": early,
             "{unlock_late}": late,
         }
-        for field, value in drawn.items():
-            source = source.replace(field, value)
-        files = {"entry.py": entry, "build.py": _BUILD, "extension.c": source, "__init__.py": ""}
-        trees.append({f"work/{path}": text.encode() for path, text in files.items()})
+        trees.append(extension.tree(entry, _C, drawn))
     where = _place(entry, ("# slow", "# quick"), rf"\b({quick}|{slow})\b")
-    return Pair("threads", trees[0], trees[1], ("hang",), where, {"limit_s": 2.0}, "the GIL and a mutex in opposite orders")
+    return Pair("plain", trees[0], trees[1], ("hang",), where, {"limit_s": 2.0}, "the GIL and a mutex in opposite orders")
 
 
 def _full(rng: random.Random) -> Pair:

@@ -27,7 +27,7 @@ def _pair(rng: random.Random, kinds: tuple[str, ...], faulty: str, healthy: str,
     assert "# here" not in texts[1]
     trees = [{"work/__init__.py": b"", "work/entry.py": re.sub(" *# here", "", text).encode()} for text in texts]
     places = "|".join(map(str, lines))
-    return Pair("lint", trees[0], trees[1], kinds, rf"^work/entry\.py:({places}):", {}, about)
+    return Pair("plain", trees[0], trees[1], kinds, rf"^work/entry\.py:({places}):", {}, about)
 
 
 def _helper(rng: random.Random, number: int) -> str:

@@ -1,5 +1,0 @@
-"""Replaced by the generators."""
-
-
-def run(x):
-    return {"y": x * 2}
