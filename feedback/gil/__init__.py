@@ -1,1 +1,0 @@
-"""Instrument ``gil``: who keeps the other threads of a program waiting for the interpreter."""
