@@ -90,10 +90,16 @@ class SessionLog:
         self._file = open(folder / "session.jsonl", "ab")  # noqa: SIM115 (held open for the session's life)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.entries = self._before() if self._file.tell() else []
         except BlockingIOError as error:
             self._file.close()
             raise UsageError(f"session {folder.name} is being written by another process") from error
-        self.entries = read(folder) if self._file.tell() else []
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _before(self) -> list[Entry]:
+        return _whole(self.folder, _read_head(self.folder), (self.folder / "session.jsonl").read_bytes())
 
     def append(self, event: Event) -> Entry:
         """Write one event; it and all before it are on disk when this returns for events with outside effects."""
@@ -156,10 +162,27 @@ def read(folder: Path) -> list[Entry]:
     path = folder / "session.jsonl"
     try:
         head = _read_head(folder)  # before the log: a writer may be at work, and HEAD must not be the newer of the two
-        data = path.read_bytes()
+        data = _settled(path)
     except OSError as error:
         raise UsageError(f"{folder}: not a session ({Path(error.filename or path).name}: {error.strerror})") from error
-    entries = list(_entries(path, data))
+    return _whole(folder, head, data)
+
+
+def _settled(path: Path) -> bytes:
+    """The log's bytes, without a last line that a living writer is at work on: a read may see half of a write."""
+    with open(path, "rb") as file:
+        data = file.read()
+        if data.endswith(b"\n") or not data:
+            return data
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return data[: data.rfind(b"\n") + 1]
+        return data + file.read()  # no writer any more: what is cut off now stays so
+
+
+def _whole(folder: Path, head: bytes, data: bytes) -> list[Entry]:
+    entries = list(_entries(folder / "session.jsonl", data))
     _check_head(folder, head, entries)
     return entries
 

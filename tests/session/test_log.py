@@ -1,5 +1,6 @@
 """The log: chain, HEAD, blobs; every single-byte change is found and placed."""
 
+import fcntl
 import random
 import threading
 import time
@@ -122,6 +123,18 @@ def test_a_reader_beside_a_writer_sees_a_whole_log(tmp_path: Path) -> None:
         looks += 1
     writer.join()
     assert looks > 3 and len(read(folder)) == 150
+
+
+def test_a_line_that_a_living_writer_has_half_written_is_not_there_yet(folder: Path) -> None:
+    with open(folder / "session.jsonl", "ab") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        writer.write(b'{"half')
+        writer.flush()
+        assert len(read(folder)) == 5
+    with pytest.raises(BrokenLogError, match="line 6 is cut off"):
+        read(folder)
+    with pytest.raises(BrokenLogError, match="line 6 is cut off"):
+        SessionLog(folder)
 
 
 @pytest.mark.parametrize("line", [b"[1]", b"{}", b'{"hash":1}', b"[" * 100_000, b"\xff\xfe"])
