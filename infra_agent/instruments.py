@@ -3,7 +3,7 @@
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -39,6 +39,8 @@ class Instrument(Frozen):
     """Python packages that must be installed on the host."""
     cost: Literal["milliseconds", "seconds", "minutes"]
     arguments: dict[str, Argument] = Field(default_factory=dict)
+    artefacts: tuple[Annotated[str, Field(pattern=r"^\w[\w.-]*$")], ...] = ()
+    """Names of files that the program leaves in the request's temporary folder, and that are kept beside its report."""
 
     def profile(self, platform: PlatformName) -> str:
         """The profile on a platform; raises UsageError where it has none."""
@@ -59,14 +61,18 @@ def own_folder(name: str) -> Path | None:
     return None if found == ours else found.resolve()
 
 
-@cache
 def load(name: str) -> Instrument:
     """Read an instrument; raises UsageError naming the ones there are."""
     for folder in share.search_path("feedback"):
         path = folder / name / "instrument.toml"
         if path.is_file():
-            try:
-                return Instrument.model_validate(tomllib.loads(path.read_text()))
-            except (ValueError, OSError) as error:
-                raise UsageError(f"{path}: {one_line(error)}") from error
+            return _read(path)
     raise UsageError(f"unknown instrument '{name}'; there are: {', '.join(names())}")
+
+
+@cache
+def _read(path: Path) -> Instrument:
+    try:
+        return Instrument.model_validate(tomllib.loads(path.read_text()))
+    except (ValueError, OSError) as error:
+        raise UsageError(f"{path}: {one_line(error)}") from error

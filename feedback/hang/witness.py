@@ -13,7 +13,7 @@ from typing import Any
 
 from feedback.hang import locks
 from sandboxes.runtime.entry import innermost
-from sandboxes.runtime.observed import native_id
+from sandboxes.runtime.observed import frames_of_threads, native_id
 from sandboxes.runtime.request import WORKSPACE
 
 NAME = "hang-witness"
@@ -34,7 +34,7 @@ def start(say: Callable[[Any], None], orders: int) -> None:
 
 def snapshot() -> list[Told]:
     """Every thread but this one."""
-    frames, now = sys._current_frames(), time.monotonic()
+    frames, now = frames_of_threads(), time.monotonic()
     threads = {thread.ident: thread for thread in threading.enumerate()}
     names = _Names(list(frames.values()))
     told = []

@@ -20,6 +20,11 @@ def architecture(target: str) -> int:
     return known[target]
 
 
+def shared_bytes(target: str) -> int:
+    """Shared memory that a block may use on ``target``; raises ValueError like :func:`architecture`."""
+    return _DEVICES[architecture(target)][1]
+
+
 @dataclass(frozen=True)
 class Utilities:
     """What Triton and persistent kernels ask of ``driver.active.utils``."""

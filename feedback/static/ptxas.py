@@ -1,5 +1,6 @@
 """What ptxas complained of, tied to the source line that the faulty PTX was made from."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -7,18 +8,11 @@ from feedback.static import places
 from feedback.static.places import Place
 
 _COMPLAINT = re.compile(r"(?P<path>/\S+\.ptx), line (?P<line>\d+); error\s*: (?P<said>.*)")
-_FILE = re.compile(r'^\s*\.file\s+(\d+) "([^"]*)"', re.MULTILINE)
-_LINE_NOTE = re.compile(r"^\s*\.loc\s+(\d+) (\d+) \d+(?:,.*inlined_at (\d+) (\d+))?")
 
 
 def _source_of(ptx: str, line: int) -> Place:
-    """The user's line of line ``line`` of a PTX text: the last .loc before it."""
-    files = dict(_FILE.findall(ptx))
-    for text in reversed(ptx.splitlines()[:line]):
-        if note := _LINE_NOTE.match(text):
-            pairs = [(note[1], note[2]), (note[3], note[4])]
-            return places.of_user([Place(files.get(file, ""), int(at)) for file, at in pairs if file])
-    return Place("", 0)
+    """The user's line of line ``line`` of a PTX text, counted from 1; line 0 when it is not known."""
+    return next((place for place, _ in itertools.islice(places.of_ptx(ptx), line - 1, line)), Place("", 0))
 
 
 def explain(log: str) -> tuple[Place, str]:

@@ -29,6 +29,7 @@ def measure(
     instrument: Annotated[str, typer.Argument(help="see: infra-agent instruments")],
     patch: Annotated[Path | None, typer.Option(help="measure the workspace with this patch applied")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, an argument of the instrument")] = None,
+    keep: Annotated[Path | None, typer.Option(help="folder for the files that the instrument leaves, such as a trace")] = None,
     sandbox: Sandbox = "auto",
     as_json: Json = False,
 ) -> None:
@@ -64,9 +65,21 @@ def measure(
         *(f"--set={p[0]}={p[2]}" for p in pairs),
     )
     with Collector(loaded, seeds.new_secret(), sandbox) as collector:
-        observation, _ = judge.measure(collector, instrument, tree, base_tree, arguments, reproduce)
+        observation, records = judge.measure(collector, instrument, tree, base_tree, arguments, reproduce)
+    if keep is not None:
+        _keep(keep, {name.removeprefix(judge.ARTEFACT): data for name, data in records.items() if name.startswith(judge.ARTEFACT)})
     document(observation.model_dump(mode="json")) if as_json else answer(observation.for_model())
     raise typer.Exit({"pass": 0, "fail": 1}.get(observation.status, 3))
+
+
+def _keep(folder: Path, files: dict[str, bytes]) -> None:
+    """Write an instrument's files; raises UsageError where that cannot be done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"--keep {folder}: {error.strerror}") from error
 
 
 def gate(

@@ -2,8 +2,9 @@
 
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -11,15 +12,16 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from pydantic import Field
 
 from infra_agent import canonical, instruments, share
-from infra_agent.errors import UsageError
+from infra_agent.errors import ArtefactError, UsageError
 from infra_agent.frozen import Frozen, one_line
 from infra_agent.instruments import Instrument
-from infra_agent.judge import seeds
+from infra_agent.judge import compiled, seeds
+from infra_agent.judge.compiled import Compiled, Pair
 from infra_agent.judge.counts import CountsRecord, Left
 from infra_agent.judge.records import DeterminismRecord
 from infra_agent.judge.reference import Case, Reference
 from infra_agent.judge.report import ReportRecord
-from infra_agent.judge.static import KernelError, StaticRecord
+from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.tensors import CompareRecord, EmulatedDot, Launch, compare
 from infra_agent.sandbox import choose
 from infra_agent.sandbox.base import Result
@@ -32,9 +34,12 @@ from infra_agent.task.tree import Tree, digest, pack
 
 _TAIL_LINES = 12
 _SEARCH_S = 10.0
+_ARTEFACT_BYTES = 64 << 20
 _INSTRUMENTS = "/instruments"
 """Where a cage shows a user's folder of instruments."""
 T = TypeVar("T")
+Kept = dict[str, bytes] | None
+"""Filled with the files that an instrument leaves, by name."""
 
 
 class Perturbed(NamedTuple):
@@ -73,7 +78,7 @@ class Collector:
         self.backend = choose.pick(sandbox)
         self.reference = Reference(task.judge_folder, self.backend)
         self._pools: dict[tuple[str, Path | None], CagePool] = {}
-        self._static: dict[tuple[str, str], StaticRecord] = {}
+        self._compiled = Compiled(self.static, self.side_by_side)
         self._counts: dict[tuple[str, str], CountsRecord] = {}
         self._cases: dict[str, list[Case]] = {}
         self._looks: dict[str, int] = {}
@@ -236,30 +241,21 @@ class Collector:
             digests.append(canonical.digest(result.output) if result.ok else f"{ended(result)}: {last_line(result.text)}")
         return DeterminismRecord(case=case.name, tree=digest(tree), digests=tuple(digests))
 
-    def static(self, tree: Tree, target: str) -> StaticRecord:
-        """Compile the entry's kernels for ``target``. A report that cannot be is an error of the candidate."""
+    def static(self, tree: Tree, target: str, more: Mapping[str, str] | None = None) -> StaticRecord:
+        """Compile the entry's kernels for ``target``. A report that cannot be is an error of the candidate.
+
+        ``more``: the instrument's other arguments, ``shapes`` and ``cubin``.
+        """
         limits = self.task.spec.static
         case = self.public_case(limits.case) if limits else self.smallest_case()
-        result = self.run(instruments.load("static"), tree, case, {"target": target})
+        result = self.run(instruments.load("static"), tree, case, {"target": target, **(more or {})})
         if not result.ok:
-            return _not_compiled(tree, target, f"{ended(result)}: {tail(result)}")
-        try:
-            record = StaticRecord.model_validate_json(result.report).model_copy(update={"tree": digest(tree)})
-        except ValueError as error:
-            return _not_compiled(tree, target, f"the report is not of the right shape: {one_line(error)}")
-        if record.target != target:
-            return _not_compiled(tree, target, f"the report is for {record.target[:20]}")
-        return record
+            return compiled.failed(tree, target, f"{ended(result)}: {tail(result)}")
+        return compiled.read(result.report, tree, target, more or {})
 
-    def static_pair(self, tree: Tree, base: Tree, target: str) -> tuple[StaticRecord, StaticRecord]:
-        """The records of a candidate, compiled now, and of base, compiled once a session."""
-        key = (digest(base), target)
-        known = self._static.get(key)
-        if known is not None:
-            return self.static(tree, target), known
-        found, then = self.side_by_side([partial(self.static, tree, target), partial(self.static, base, target)])
-        self._static[key] = then
-        return found, then
+    def static_pair(self, tree: Tree, base: Tree, target: str, more: Mapping[str, str] | None = None, kept: bool = False) -> Pair:
+        """The records of a candidate and of base. ``kept``: both may be of an earlier look; a gate never asks for that."""
+        return self._compiled.measured(tree, base, target, more or {}) if kept else self._compiled.judged(tree, base, target)
 
     def counts(self, instrument: Instrument, tree: Tree, case: Case) -> CountsRecord:
         """Count one call of the entry. A report that cannot be is an error of the candidate."""
@@ -286,23 +282,34 @@ class Collector:
             self._counts[key] = self.counts(instrument, base, case)
         return found, self._counts[key]
 
-    def report(self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any], base: Tree | None = None) -> ReportRecord:
-        """Run an instrument whose evidence is advice."""
-        result = self.run(instrument, tree, case, arguments, base)
+    def report(
+        self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any], base: Tree | None = None, kept: Kept = None
+    ) -> ReportRecord:
+        """Run an instrument whose evidence is advice. ``kept`` receives the files it leaves, by name."""
+        kept = {} if kept is None else kept
+        result = self.run(instrument, tree, case, arguments, base, kept)
         if not result.ok:
             return ReportRecord(status="fail", headline=f"{ended(result)}: {last_line(result.text)}"[:400], data={"ending": tail(result)})
         try:
-            return ReportRecord.model_validate_json(result.report)
+            record = ReportRecord.model_validate_json(result.report)
         except ValueError as error:
             return ReportRecord(status="fail", headline=f"the report is not of the right shape: {one_line(error)}"[:400])
+        missing = ", ".join(name for name in instrument.artefacts if name not in kept)
+        return record.model_copy(update={"headline": f"{record.headline[:300]}; left no {missing[:90]}"}) if missing else record
 
-    def run(self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any], base: Tree | None = None) -> Result:
+    def run(
+        self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any], base: Tree | None = None, kept: Kept = None
+    ) -> Result:
         """Run an instrument's program on a tree and fresh inputs of a public case; ``base``, if given, is a section of that name."""
         drawn = self.reference.draw(case, self.seed(instrument.name, case))
         with self.cages(instrument).cage() as cage:
             roots = {"roots": [cage.place(_INSTRUMENTS)]} if instruments.own_folder(instrument.name) else {}
             sections = {"tree": pack(tree), "inputs": drawn.inputs} | ({} if base is None else {"base": pack(base)})
-            return cage.run(instrument.program, self.arguments(arguments | roots), sections)
+            result = cage.run(instrument.program, self.arguments(arguments | roots), sections)
+            for name in instrument.artefacts if result.ok else ():
+                with suppress(ArtefactError):  # it is gone, or a link: the report stands without it
+                    ({} if kept is None else kept)[name] = cage.get(f"tmp/{name}", _ARTEFACT_BYTES)
+            return result
 
     def search(self, tree: Tree, pattern: str, glob: str) -> Result:
         """Find a regular expression in a copy of the tree, in the cage: the pattern is the model's and may never end."""
@@ -334,7 +341,3 @@ def tail(result: Result) -> str:
 def described(tree: Tree, case: Case) -> dict[str, Any]:
     """What every comparison of ``case`` states."""
     return {"case": case.name, "split": case.split, "size": case.size, "bounds": case.bounds, "tree": digest(tree)}
-
-
-def _not_compiled(tree: Tree, target: str, message: str) -> StaticRecord:
-    return StaticRecord(target=target, tree=digest(tree), kernels=(), errors=(KernelError(kernel="entry", message=message[:2000]),))

@@ -12,7 +12,7 @@ from infra_agent import canonical, instruments
 from infra_agent.errors import UsageError
 from infra_agent.frozen import Frozen
 from infra_agent.instruments import Instrument
-from infra_agent.judge import commands, counts, events, figures, shrink, standing, static, suite, tensors, timing
+from infra_agent.judge import accesses, commands, counts, events, figures, shrink, standing, static, suite, tensors, timing
 from infra_agent.judge.collector import Collector
 from infra_agent.judge.counts import CountsRecord
 from infra_agent.judge.events import EventsRecord
@@ -29,7 +29,8 @@ from infra_agent.task.spec import Figures, Static, TaskSpec, Timing
 from infra_agent.task.tree import Tree
 
 Records = dict[str, bytes]
-"""Name -> canonical JSON of a judge-written record."""
+"""Name -> canonical JSON of a judge-written record; ``artefact.NAME`` -> a file that an instrument left: nothing follows from it."""
+ARTEFACT = "artefact."
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ def _collect(collector: Collector, instrument: Instrument, tree: Tree, base: Tre
         timed = [collector.public_case(name) for name in asked] or collector.cases("public")
         return {f"timing.{case.name}": encode(standing.timing(collector, tree, base, case)) for case in timed}
     if instrument.evidence == "static":
-        found, then = collector.static_pair(tree, base, str(arguments["target"]))
+        more = {name: str(arguments[name]) for name in ("shapes", "cubin") if arguments.get(name)}
+        found, then = collector.static_pair(tree, base, str(arguments["target"]), more, kept=True)
         return {"base.static": encode(then), "static": encode(found)}
     if instrument.evidence == "events":
         return {"events": encode(standing.events(collector, tree, int(arguments["schedules"])))}
@@ -93,7 +95,9 @@ def _collect(collector: Collector, instrument: Instrument, tree: Tree, base: Tre
     if instrument.evidence == "figures":
         return {"figures": encode(commands.bench(collector, tree, base, int(arguments["runs"])))}
     if instrument.evidence == "report":
-        return {"report": encode(collector.report(instrument, tree, _case(collector, arguments), arguments, base))}
+        kept: dict[str, bytes] = {}
+        said = encode(collector.report(instrument, tree, _case(collector, arguments), arguments, base, kept))
+        return {"report": said} | {f"{ARTEFACT}{name}": data for name, data in kept.items()}
     raise UsageError(f"{instrument.name}: evidence of kind '{instrument.evidence}' comes with a later release")
 
 
@@ -174,12 +178,17 @@ def _timing(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Obs
 
 def _static(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
     base, found = (StaticRecord.model_validate_json(records[name]) for name in ("base.static", "static"))
+    if found.cubin and not found.errors:
+        metrics, findings = accesses.of_binaries(found.binaries, found.cubin)
+        said = f"{len(found.binaries)} functions in {found.cubin}; nothing was compiled, the entry was not called"
+        return Observation(**_common(about), status="pass", headline=said, metrics=metrics, findings=findings)
     status, kind, findings = static.assess(found, base, spec.static or Static(case=""))
+    findings += accesses.advice(found, base)
     dots = [dot for kernel in found.kernels for dot in kernel.dots]
     on_cores = sum(dot.unit == "tensor_core" for dot in dots)
     headline = f"{len(found.kernels)} kernels compiled for {found.target}; {on_cores} of {len(dots)} dots on tensor cores"
     headline += "".join(f"; {note}" for note in found.notes)
-    metrics = static.metrics(found, base)
+    metrics = (*static.metrics(found, base), *accesses.metrics(found, base))
     return Observation(**_common(about), status=status, kind=kind, headline=headline, metrics=metrics, findings=findings)
 
 

@@ -17,6 +17,9 @@ from infra_agent.task.spec import Static
 Count = Annotated[int, Field(ge=0, le=2**40)]
 """A count the instrument reports: it is written beside the candidate, so its range is checked."""
 
+Exact = Annotated[int, Field(ge=-(2**100), le=2**100)]
+"""An offset as it would be in integers without end."""
+
 
 class Dot(Frozen):
     """A matrix product by source line; ``unit`` is where it runs: tensor_core | fma."""
@@ -35,6 +38,59 @@ class Spill(Frozen):
     line: Count
     stores: Count
     loads: Count
+
+
+class Width(Frozen):
+    """Bytes of the widest and the narrowest instruction by which a line's threads load or store; ``bulk``: copies no thread makes alone."""
+
+    file: str
+    line: Count
+    kind: str
+    widest: Count
+    narrowest: Count
+    instructions: Count
+    bulk: Count = 0
+
+
+class Used(Frozen):
+    """A load, store or atomic of the kernel's source, for the worst of its launches. Offsets are in elements.
+
+    ``largest`` is None where nothing bounds it, ``unbounded`` says what; ``computed_line`` is 0 where every integer fits its type.
+    """
+
+    file: str
+    line: Count
+    kind: str
+    pointer: str
+    largest: Exact | None
+    unbounded: tuple[str, ...]
+    narrow: bool
+    computed_file: str
+    computed_line: Count
+    bits: Count
+    reaches: Exact
+    elements: Count
+    allows_wide: bool
+
+
+class AtShapes(Frozen):
+    """What a kernel accesses when the entry is called on inputs of other shapes."""
+
+    name: str
+    accesses: tuple[Used, ...]
+
+
+class Binary(Frozen):
+    """A function of a cubin that was handed in; ``tensor_core`` counts by SASS instruction."""
+
+    name: str
+    cubin_sha256: str
+    registers: Count
+    stack_bytes: Count
+    shared_bytes: Count
+    spills: tuple[Spill, ...]
+    tensor_core: dict[str, Count]
+    widths: tuple[Width, ...]
 
 
 class Kernel(Frozen):
@@ -56,8 +112,12 @@ class Kernel(Frozen):
     spill_loads: Count
     tensor_core_instructions: Count
     fma_instructions: Count
+    other_float_instructions: Count = 0
+    """Multiplications and additions in float32 that are not fused (PTX)."""
     dots: tuple[Dot, ...]
     spills: tuple[Spill, ...]
+    widths: tuple[Width, ...] = ()
+    accesses: tuple[Used, ...] = ()
     ptx_sha256: str
     cubin_sha256: str
 
@@ -90,6 +150,18 @@ class StaticRecord(Frozen):
     notes: tuple[str, ...] = ()
     """What the figures do not cover, such as the other configurations of an autotuned kernel."""
     loaded: dict[str, str] = Field(default_factory=dict)
+    max_shared_bytes: Count = 0
+    """Of a block on ``target``; 0 when the report does not say."""
+    at_shapes: tuple[AtShapes, ...] = ()
+    cubin: str = ""
+    """Path of the cubin that was handed in, set by the host; nothing was compiled then."""
+    binaries: tuple[Binary, ...] = ()
+    """Its functions."""
+
+    @property
+    def shared_limit(self) -> int:
+        """What the device allows; without bound when it is not known."""
+        return self.max_shared_bytes or 2**40
 
 
 def assess(found: StaticRecord, base: StaticRecord, limits: Static) -> tuple[Status, str | None, tuple[Finding, ...]]:
@@ -102,13 +174,19 @@ def assess(found: StaticRecord, base: StaticRecord, limits: Static) -> tuple[Sta
         where = FileWhere(path="workspace")
         message = "no Triton kernel was compiled; base compiled " + ", ".join(sorted({k.name for k in base.kernels}))
         return "fail", "lost_tensor_cores", (Finding(kind="lost_tensor_cores", where=where, magnitude=1e9, message=message),)
-    findings = [f for kernel in found.kernels for f in _kernel(kernel, _same(base, kernel), limits)]
+    findings = [f for kernel in found.kernels for f in _kernel(kernel, same_at_base(base, kernel), _for_target(limits, found))]
     findings += list(_whole(found, base, limits))
     findings.sort(key=lambda f: -f.magnitude)
     return ("fail", findings[0].kind, tuple(findings)) if findings else ("pass", None, ())
 
 
-def _same(base: StaticRecord, kernel: Kernel) -> Kernel | None:
+def _for_target(limits: Static, found: StaticRecord) -> Static:
+    """The task's limits; the target that was asked for may have less shared memory than the task's."""
+    allowed = min(limits.max_shared_bytes, found.shared_limit)
+    return limits.model_copy(update={"target": found.target, "max_shared_bytes": allowed})
+
+
+def same_at_base(base: StaticRecord, kernel: Kernel) -> Kernel | None:
     """Base's kernel of the same name, of the same constants if there is one."""
     alike = [other for other in base.kernels if other.name == kernel.name]
     return next((other for other in alike if other.constexprs == kernel.constexprs), alike[0] if alike else None)
@@ -183,15 +261,15 @@ def metrics(found: StaticRecord, base: StaticRecord) -> tuple[Metric, ...]:
     """Per kernel: registers, spills, tensor-core and FMA instructions, with base's figure where it differs."""
     listed = []
     for kernel in found.kernels:
-        other = _same(base, kernel)
-        for name in ("tensor_core_instructions", "fma_instructions", "registers", "spilled"):
+        other = same_at_base(base, kernel)
+        for name in ("tensor_core_instructions", "fma_instructions", "other_float_instructions", "registers", "spilled"):
             value, then = getattr(kernel, name), getattr(other, name) if other else None
             if value or then:
-                listed.append(Metric(name=f"{name}.{_label(kernel, found)}", value=value, base=None if then == value else then))
+                listed.append(Metric(name=f"{name}.{label(kernel, found)}", value=value, base=None if then == value else then))
     return tuple(listed)
 
 
-def _label(kernel: Kernel, record: StaticRecord) -> str:
+def label(kernel: Kernel, record: StaticRecord) -> str:
     """Its name; where a kernel was specialised more than once, with the constants that tell the specialisations apart."""
     alike = [other for other in record.kernels if other.name == kernel.name]
     differ = [key for key, value in kernel.constexprs.items() if any(other.constexprs.get(key) != value for other in alike)]

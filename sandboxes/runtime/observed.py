@@ -1,13 +1,16 @@
 """The program under observation in a process of its own: whoever watches it needs neither its GIL nor its locks."""
 
 import ctypes
+import gc
 import json
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 _PR_SET_PTRACER, _ANY = 0x59616D61, -1
@@ -65,6 +68,21 @@ class Observed:
 def native_id(thread: threading.Thread) -> int | None:
     """The kernel's id of a thread. ``threading`` keeps the parent's for the main thread of a forked process."""
     return os.getpid() if thread is threading.main_thread() else thread.native_id
+
+
+def frames_of_threads() -> dict[int, FrameType]:
+    """The innermost frame of each thread, by ident, without the garbage collector.
+
+    Up to CPython 3.11.8, what is collected in the middle may give the GIL away to a thread that ends, which waits for the very lock
+    that ``_current_frames`` holds: https://github.com/python/cpython/issues/106883
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _run(body: Callable[[Callable[[Any], None], int], None], said: int, orders: int) -> None:

@@ -44,3 +44,12 @@ def test_the_page_s_instrument_runs(written: Path, most: int, found: list[tuple[
     places = [(finding.where.path, finding.where.line) for finding in seen.findings if isinstance(finding.where, LineWhere)]
     assert (seen.status, seen.trust, places) == ("pass", "advice", found)
     assert seen.headline == f"{len(found)} functions are too long"
+
+
+def test_a_file_that_is_named_and_not_left_is_said(written: Path) -> None:
+    about = written / "feedback" / "long_functions" / "instrument.toml"
+    about.write_text(about.read_text().replace("[arguments]", 'artefacts = ["lengths.json"]\n\n[arguments]'))
+    arguments, _ = parse("long_functions", "{}", ("long_functions",))
+    with Collector(load(str(TASKS / "plain")), seeds.new_secret()) as collector:
+        seen, records = measure(collector, "long_functions", TREE, TREE, arguments, ())
+    assert seen.headline == "0 functions are too long; left no lengths.json" and list(records) == ["report"]

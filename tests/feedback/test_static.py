@@ -42,10 +42,12 @@ def line_of(file: str, text: str) -> int:
     return lines[0]
 
 
-def request(cage: Cage, entry: str, inputs: bytes | dict[str, np.ndarray], target: str = "sm_90", folder: Path = FIXTURES) -> Result:
-    """Run the instrument on ``entry`` ("module:callable") of the workspace ``folder``."""
+def request(
+    cage: Cage, entry: str, inputs: bytes | dict[str, np.ndarray], target: str = "sm_90", folder: Path = FIXTURES, **more: str
+) -> Result:
+    """Run the instrument on ``entry`` ("module:callable") of the workspace ``folder``; ``more``: its other arguments."""
     module, _, callable_name = entry.partition(":")
-    args = {"entry": {"module": module, "callable": callable_name}, "target": target}
+    args = {"entry": {"module": module, "callable": callable_name}, "target": target, **more}
     data = inputs if isinstance(inputs, bytes) else save(inputs)
     return cage.run("feedback.static", args, {"tree": pack(folder), "inputs": data})
 

@@ -4,7 +4,20 @@ from typing import Any
 
 import pytest
 
-from infra_agent.judge.static import Dot, Kernel, KernelError, Spill, StaticRecord, assess, metrics, precision_mismatch
+from infra_agent.judge.accesses import advice
+from infra_agent.judge.static import (
+    AtShapes,
+    Dot,
+    Kernel,
+    KernelError,
+    Spill,
+    StaticRecord,
+    Used,
+    Width,
+    assess,
+    metrics,
+    precision_mismatch,
+)
 from infra_agent.judge.tensors import EmulatedDot
 from infra_agent.task.spec import Static
 
@@ -94,3 +107,62 @@ def test_precision_may_not_depend_on_the_case() -> None:
     assert precision_mismatch((emulated("tf32", line=10),), BASE, whole=False)[0].kind == "stale_build"
     wide = EmulatedDot(file="a.py", line=9, precision="ieee", operand="fp64", count=1)
     assert precision_mismatch((wide,), BASE, whole=False)[0].kind == "tampered"
+
+
+def used(**changes: Any) -> Used:
+    base: dict[str, Any] = {
+        "file": "a.py", "line": 5, "kind": "load", "pointer": "x", "largest": 99, "unbounded": (), "narrow": False, "computed_file": "",
+        "computed_line": 0, "bits": 0, "reaches": 0, "elements": 128, "allows_wide": False,
+    }  # fmt: skip
+    return Used(**{**base, **changes})
+
+
+def width(widest: int, line: int = 5) -> Width:
+    return Width(file="a.py", line=line, kind="load", widest=widest, narrowest=widest, instructions=2)
+
+
+def moving(widest: int, **changes: Any) -> StaticRecord:
+    return record(kernel(widths=(width(widest),), accesses=(used(**changes),)))
+
+
+def test_narrow_where_base_or_the_addresses_allow_more() -> None:
+    (finding,) = advice(moving(4), moving(16))
+    assert (finding.kind, str(finding.where), finding.magnitude) == ("narrow_access", "a.py:5", 4.0)
+    assert finding.message == "k: each load of x moves 4 bytes per thread in 2 instructions; base moves 16"
+    assert advice(moving(2, allows_wide=True), moving(2))[0].message.endswith("the addresses as launched allow 16")
+
+
+def test_narrow_is_not_said_without_a_reason() -> None:
+    assert advice(moving(4), moving(4)) == () == advice(moving(8), moving(16))
+    assert advice(moving(4, elements=1), moving(16)) == (), "a scalar"
+    assert advice(moving(4, pointer="z"), moving(16)) == (), "another pointer"
+    twice = record(kernel(widths=(width(16), width(4, line=6)), accesses=(used(), used(line=6))))
+    assert advice(twice, twice) == (), "a line that base has too, beside a wide one of the same pointer"
+
+
+def test_an_offset_that_overflows_is_named_where_it_is_made() -> None:
+    far = {"computed_file": "b.py", "computed_line": 2, "bits": 32, "reaches": 2**32}
+    found = record(kernel(accesses=(used(**far), used(line=8, **(far | {"reaches": 2**33})))))
+    (finding,) = advice(found, BASE)
+    assert (finding.kind, str(finding.where), finding.magnitude) == ("offset_overflow", "b.py:2", 2.0**33)
+    assert "the load of x at a.py:8 may reach 8589934592 as launched" in finding.message
+    later = record(kernel()).model_copy(update={"at_shapes": (AtShapes(name="k", accesses=(used(**far),)),)})
+    assert "at the shapes asked for" in advice(later, BASE)[0].message
+    assert (
+        advice(record(kernel(accesses=(used(narrow=True, largest=None, unbounded=("argument n",)),))), BASE)[0].kind == "offset_unbounded"
+    )
+    assert advice(record(kernel(accesses=(used(largest=None, unbounded=("argument n",)),))), BASE) == ()
+
+
+def test_advice_is_no_verdict() -> None:
+    assert assess(moving(4, allows_wide=True), moving(16), LIMITS)[0] == "pass"
+
+
+def test_shared_memory_of_the_target_that_was_asked_for() -> None:
+    found = record(kernel(shared_bytes=200_000))
+    assert assess(found, BASE, LIMITS)[0] == "pass"
+    small = found.model_copy(update={"target": "sm_80", "max_shared_bytes": 166_912})
+    status, kind, findings = assess(small, BASE, LIMITS)
+    assert (status, kind) == ("fail", "crashed") and findings[0].message.endswith("166912 exist on sm_80")
+    boasted = record(kernel(shared_bytes=240_000)).model_copy(update={"max_shared_bytes": 2**30})
+    assert assess(boasted, BASE, LIMITS)[0] == "fail", "a report cannot widen the task's limit"
