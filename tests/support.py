@@ -39,6 +39,19 @@ def run(a: torch.Tensor, b: torch.Tensor) -> dict[str, torch.Tensor]:
     product = a @ b
     return {"product": product, "running": torch.cumsum(product, 1)}
 '''
+SUITE = """
+[commands]
+test = ["env", "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+wall_s = 60.0
+"""
+SUITE_TEST = """import torch
+
+from rows import entry
+
+
+def test_an_empty_product_is_empty() -> None:
+    assert entry.run(torch.zeros(0, 0), torch.zeros(0, 0))["product"].shape == (0, 0)
+"""
 RIGHT = ENTRY.replace("torch.cumsum(product, 1)", "torch.cumsum(product, 0)")
 JUDGE = '''"""Truth of the rows task."""
 
@@ -90,6 +103,15 @@ def rows_task(folder: Path, entry: str = ENTRY) -> Task:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
     return load(str(root))
+
+
+def suite_task(folder: Path) -> Task:
+    """The same with a test suite that a gate asks: the product is held by it."""
+    task = rows_task(folder)
+    with open(task.folder / "task.toml", "a") as spec:
+        spec.write(SUITE)
+    (task.workspace / "tests" / "test_rows.py").write_text(SUITE_TEST)
+    return load(str(task.folder))
 
 
 def mark_audited(task: Task, home: Path) -> None:

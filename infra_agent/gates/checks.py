@@ -4,78 +4,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from infra_agent.judge import static as static_kind
+from infra_agent.judge import suite as suite_kind
 from infra_agent.judge import tensors
 from infra_agent.judge import timing as timing_kind
 from infra_agent.judge.records import DeterminismRecord, RanRecord, RepeatRecord
 from infra_agent.judge.static import StaticRecord
+from infra_agent.judge.suite import SuiteRecord
 from infra_agent.judge.tensors import CompareRecord
 from infra_agent.judge.timing import TimingRecord
 from infra_agent.session.observation import FileWhere, Finding, Isolation, TensorWhere, Trust
-from infra_agent.session.redaction import secrets_in
 from infra_agent.session.verdict import Check
-from infra_agent.task.patch import FileChange, changes
 from infra_agent.task.spec import Growth, PlatformName, Static, TaskSpec, Timing
-from infra_agent.task.tree import matches, plain
 
 _LEVELS: tuple[Isolation, ...] = ("none", "partial", "full")
-_REGULAR = {"100644", "100755"}
-_ALWAYS_PROTECTED = (
-    ".git/**",
-    ".git*",
-    "**/.git*",
-    "conftest.py",
-    "**/conftest.py",
-    "sitecustomize.py",
-    "**/sitecustomize.py",
-    "usercustomize.py",
-    "**/*.pth",
-)
 
 
 def accuracy_trust(platform: PlatformName) -> Trust:
     """The comparison is the judge's; where an emulator rounds the dots, it sits beside the candidate."""
     return "in-process" if platform == "cpu-emulated" else "judged"
-
-
-def scope(patch: bytes, spec: TaskSpec, base_paths: frozenset[str]) -> Check:
-    """Only files a patch may touch, of plain modes, within the size limits."""
-    touched = changes(patch)
-    wrong = [(change, reason) for change in touched if (reason := _out_of_scope(change, spec, base_paths))]
-    lines = sum(change.added + change.removed for change in touched)
-    figure = f"{len(touched)} files, {lines} lines"
-    if wrong:
-        change, reason = wrong[0]
-        return Check(
-            name="scope",
-            status="fail",
-            kind="out_of_scope",
-            trust="judged",
-            figure=figure,
-            where=FileWhere(path=change.path),
-            message=reason,
-        )
-    if not touched:
-        return Check(name="scope", status="fail", kind="empty", trust="judged", figure=figure, message="the patch changes nothing")
-    if len(touched) > spec.edit.max_files or lines > spec.edit.max_lines:
-        message = f"larger than {spec.edit.max_files} files or {spec.edit.max_lines} lines"
-        return Check(name="scope", status="fail", kind="out_of_scope", trust="judged", figure=figure, message=message)
-    return Check(name="scope", status="pass", trust="judged", figure=figure, message="inside the edit scope")
-
-
-def _out_of_scope(change: FileChange, spec: TaskSpec, base_paths: frozenset[str]) -> str | None:
-    if not plain(change.path):
-        return f"{change.path!r} is not a plain path"
-    if change.binary:
-        return f"{change.path} is binary: nobody can review it"
-    if set(change.modes) - _REGULAR:
-        return f"{change.path} is not a regular file (mode {', '.join(change.modes)})"
-    if matches(change.path, _ALWAYS_PROTECTED):
-        return f"{change.path} decides what else runs; no patch may touch it"
-    if change.path in base_paths and matches(change.path, spec.edit.protected):
-        return f"{change.path} is protected: it exists at base and helps decide the verdict"
-    if not matches(change.path, spec.edit.allow):
-        return f"{change.path} is outside the edit scope ({', '.join(spec.edit.allow)})"
-    return None
 
 
 def isolation(level: Isolation, least: Isolation) -> Check:
@@ -84,17 +30,6 @@ def isolation(level: Isolation, least: Isolation) -> Check:
         return Check(name="isolation", status="pass", trust="judged", figure=level, message=f"the policy asks for {least} or better")
     message = f"isolation {level}; the policy asks for {least} or better, as --sandbox auto picks it where it can be had"
     return Check(name="isolation", status="inconclusive", trust="judged", figure=level, message=message)
-
-
-def secrets(patch: bytes) -> Check:
-    """No key or token in the added lines."""
-    for change in changes(patch):
-        found = secrets_in(b"\n".join(change.added_lines))
-        if found:
-            where = FileWhere(path=change.path)
-            message = f"an added line looks like a secret ({found[0]}…)"
-            return Check(name="secrets", status="fail", kind="secret", trust="judged", where=where, message=message)
-    return Check(name="secrets", status="pass", trust="judged", message="no known form of a secret in the added lines")
 
 
 def accuracy(records: Sequence[CompareRecord], held_out: bool, platform: PlatformName) -> Check:
@@ -257,9 +192,33 @@ def determinism(record: DeterminismRecord) -> Check:
     figure = f"{len(record.digests)} runs of {record.case}"
     if len(set(record.digests)) == 1 and len(record.digests[0]) == 64:
         return Check(name="determinism", status="pass", trust="judged", figure=figure, message="bitwise equal outputs")
-    crashed = next((d for d in record.digests if len(d) != 64), None)
-    kind, message = ("crashed", crashed) if crashed else ("nondeterministic", "equal inputs gave different outputs")
-    return Check(name="determinism", status="fail", kind=kind, trust="judged", figure=figure, message=message)
+    known: dict[str, Any] = {"name": "determinism", "status": "fail", "trust": "judged", "figure": figure}
+    if crashed := next((d for d in record.digests if len(d) != 64), None):
+        return Check.model_validate({**known, "kind": "crashed", "message": crashed})
+    message = "equal inputs gave different outputs"
+    findings = tuple(
+        Finding(
+            kind="nondeterministic", where=TensorWhere(case=record.case, stage=d.stage, index=d.index), magnitude=d.elements / d.of,
+            message=f"{d.elements} of {d.of} elements of stage {d.stage} differ, the first at [{', '.join(map(str, d.index))}]",
+        )
+        for d in record.differences
+    )  # fmt: skip
+    if findings:
+        known |= {"where": findings[0].where, "findings": findings}
+        message += f": {findings[0].message}"
+    return Check.model_validate({**known, "kind": "nondeterministic", "message": message})
+
+
+def tests(record: SuiteRecord) -> Check:
+    """The project's own tests: what passed at base passes."""
+    status, kind, findings = suite_kind.assess(record)
+    figure = str(suite_kind.summary(record)["headline"])
+    worst = findings[0] if findings and status != "pass" else None
+    message = f"{worst.where}: {worst.message}" if worst else "nothing that passed at base fails, is skipped or is gone"
+    return Check(
+        name="tests", status=status, kind=kind, trust="in-process", figure=figure, where=worst.where if worst else None,
+        message=message[:600], findings=findings,
+    )  # fmt: skip
 
 
 def static(found: StaticRecord, base: StaticRecord, limits: Static) -> Check:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from infra_agent import canonical
 from infra_agent.frozen import Frozen
-from infra_agent.gates import checks, policy
-from infra_agent.judge import standing
+from infra_agent.gates import checks, policy, reading
+from infra_agent.judge import commands, standing
 from infra_agent.judge.collector import Collector, Perturbed
 from infra_agent.judge.records import RanRecord
 from infra_agent.judge.static import StaticRecord
@@ -26,7 +26,7 @@ Store = Callable[[bytes], str]
 OnCheck = Callable[[Check], None]
 NAMES = (
     "isolation", "applies", "scope", "secrets", "accuracy", "held_out", "growth", "ran", "own_work", "repeat", "determinism", "static",
-    "precision", "timing", "plausibility",
+    "precision", "tests", "timing", "plausibility",
 )  # fmt: skip
 
 
@@ -97,8 +97,8 @@ class ProposalGate:
         """Checks that need no run. A patch out of scope is not run at all."""
         kept = self._store(patch)
         paths = self._store(canonical.encode(sorted(base_paths)))
-        scope = self._add(checks.scope(patch, self._collector.task.spec, base_paths), patch=kept, base_paths=paths)
-        secrets = self._add(checks.secrets(patch), patch=kept)
+        scope = self._add(reading.scope(patch, self._collector.task.spec, base_paths), patch=kept, base_paths=paths)
+        secrets = self._add(reading.secrets(patch), patch=kept)
         return scope.status == secrets.status == "pass"
 
     def _measure(self, tree: Tree, base_tree: Tree) -> None:
@@ -126,10 +126,13 @@ class ProposalGate:
             self._own_work(tree, base_tree)
         repeated = [standing.repeat(collector, tree, case) for case in collector.two_cases(smallest.case)]
         self._add(checks.repeat(repeated, spec.platform), **{f"repeat.{record.case}": self._keep(record) for record in repeated})
-        record = collector.determinism(tree, collector.public_case(smallest.case), spec.determinism_runs)
+        record = standing.determinism(collector, tree, collector.public_case(smallest.case), spec.determinism_runs)
         self._add(checks.determinism(record), determinism=self._keep(record))
         if spec.static:
             self._static(*compiled[0], spec.static, records, kept)
+        if spec.commands and spec.commands.test:
+            suite = commands.tests(collector, tree, base_tree, 1)
+            self._add(checks.tests(suite), suite=self._keep(suite))
         if spec.timing and not any(check.status == "fail" for check in self._done):
             self._timing(tree, base_tree, spec.timing)
 
@@ -193,6 +196,7 @@ def expected_checks(spec: TaskSpec, present: Sequence[str]) -> list[str]:
         "static": bool(spec.static),
         "precision": bool(spec.static),
         "own_work": spec.libraries == "none",
+        "tests": spec.commands is not None and bool(spec.commands.test),
         "plausibility": spec.roofline is not None,
     }
     wanted = [name for name in NAMES if asked.get(name, True)]

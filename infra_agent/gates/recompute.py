@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable, Mapping
 
 from infra_agent import canonical
-from infra_agent.gates import checks, policy
+from infra_agent.gates import checks, policy, reading
 from infra_agent.gates.proposal import expected_checks
 from infra_agent.judge.records import DeterminismRecord, RanRecord, RepeatRecord
 from infra_agent.judge.static import StaticRecord
+from infra_agent.judge.suite import SuiteRecord
 from infra_agent.judge.tensors import CompareRecord
 from infra_agent.judge.timing import TimingRecord
 from infra_agent.judge.verdict import decide
@@ -19,6 +20,7 @@ from infra_agent.session.log import Blobs
 from infra_agent.session.verdict import Check, Verdict
 from infra_agent.task.patch import changes
 from infra_agent.task.spec import Static, TaskSpec
+from infra_agent.task.tree import with_protected
 
 Records = Mapping[str, bytes]
 _MEASURED = ("compare", "determinism", "perturbed", "repeat", "timing", "static")
@@ -53,8 +55,8 @@ def _own_work(records: Records, spec: TaskSpec) -> Check:
 
 
 _AGAIN: dict[str, Callable[[Records, TaskSpec], Check]] = {
-    "scope": lambda records, spec: checks.scope(records["patch"], spec, frozenset(json.loads(records["base_paths"]))),
-    "secrets": lambda records, spec: checks.secrets(records["patch"]),
+    "scope": lambda records, spec: reading.scope(records["patch"], spec, frozenset(json.loads(records["base_paths"]))),
+    "secrets": lambda records, spec: reading.secrets(records["patch"]),
     "accuracy": lambda records, spec: checks.accuracy(_compares(records), held_out=False, platform=spec.platform),
     "held_out": lambda records, spec: checks.accuracy(_compares(records), held_out=True, platform=spec.platform),
     "growth": lambda records, spec: checks.growth(_compares(records), spec.growth, spec.platform),
@@ -64,6 +66,7 @@ _AGAIN: dict[str, Callable[[Records, TaskSpec], Check]] = {
     "repeat": lambda records, spec: checks.repeat([RepeatRecord.model_validate_json(data) for data in records.values()], spec.platform),
     "static": _static,
     "precision": _precision,
+    "tests": lambda records, spec: checks.tests(SuiteRecord.model_validate_json(records["suite"])),
     "timing": lambda records, spec: checks.timing(_timings(records), spec),
     "plausibility": lambda records, spec: checks.plausibility(_timings(records), spec),
 }
@@ -144,7 +147,17 @@ def _patch_faults(verdict: Verdict, made: events.ProposalMade, header: events.Se
     if touched != {change.path for change in changes(blobs.get(made.patch))}:
         found.append("the files that ran are not base with the patch applied")
     trees = {"base": canonical.digest_of(base)} | dict.fromkeys(_MEASURED, canonical.digest_of(expected))
-    return found + _record_faults(records, trees, header, blobs)
+    protected = TaskSpec.model_validate_json(blobs.get(header.spec)).edit.protected
+    suite = {"base": trees["base"], "candidate": canonical.digest_of(with_protected(expected, base, protected))}
+    return found + _suite_faults(records.get("tests", {}), suite, blobs) + _record_faults(records, trees, header, blobs)
+
+
+def _suite_faults(listed: Mapping[str, str], trees: Mapping[str, str], blobs: Blobs) -> list[str]:
+    """The tests ran on base, and on what the patch makes with base's protected files."""
+    if "suite" not in listed:
+        return []
+    said = json.loads(blobs.get(listed["suite"]))
+    return [f"record suite has other files for {side}" for side, tree in trees.items() if said[side]["tree"] != tree]
 
 
 def _record_faults(

@@ -18,7 +18,6 @@ from infra_agent.instruments import Instrument
 from infra_agent.judge import compiled, seeds
 from infra_agent.judge.compiled import Compiled, Pair
 from infra_agent.judge.counts import CountsRecord, Left
-from infra_agent.judge.records import DeterminismRecord
 from infra_agent.judge.reference import Case, Reference
 from infra_agent.judge.report import ReportRecord
 from infra_agent.judge.static import StaticRecord
@@ -229,17 +228,6 @@ class Collector:
         """End the candidates' idle cages: what follows starts in cages that no candidate was in."""
         for pool in self._pools.values():
             pool.close()
-
-    def determinism(self, tree: Tree, case: Case, runs: int) -> DeterminismRecord:
-        """The same bytes in, ``runs`` times, each in a process of its own."""
-        program = instruments.load("accuracy")
-        drawn = self.reference.draw(case, self.seed("determinism", case))
-        digests = []
-        for _ in range(runs):
-            with self.cages(program).cage() as cage:
-                result = cage.run(program.program, self.arguments({}), {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
-            digests.append(canonical.digest(result.output) if result.ok else f"{ended(result)}: {last_line(result.text)}")
-        return DeterminismRecord(case=case.name, tree=digest(tree), digests=tuple(digests))
 
     def static(self, tree: Tree, target: str, more: Mapping[str, str] | None = None) -> StaticRecord:
         """Compile the entry's kernels for ``target``. A report that cannot be is an error of the candidate.

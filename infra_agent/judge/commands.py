@@ -12,7 +12,7 @@ from infra_agent.judge.figures import BenchRun, FiguresRecord
 from infra_agent.judge.suite import SuiteRecord, SuiteRun
 from infra_agent.sandbox.base import Result
 from infra_agent.task.spec import Commands
-from infra_agent.task.tree import Tree, digest, matches, pack
+from infra_agent.task.tree import Tree, digest, pack, with_protected
 
 _AGAIN = 2
 _CONFIGURATION = {
@@ -27,13 +27,6 @@ def asked(collector: Collector, what: str) -> Commands:
     if commands is None or not getattr(commands, what):
         raise UsageError(f"{collector.task.folder}: [commands] {what} is missing: say which command the project has for that")
     return commands
-
-
-def with_protected(collector: Collector, tree: Tree, base: Tree) -> Tree:
-    """The tree with base's protected files: tests are base's whatever was done to them."""
-    globs = collector.task.spec.edit.protected
-    own = {path: data for path, data in tree.items() if not matches(path, globs) or path in base}
-    return own | {path: data for path, data in base.items() if matches(path, globs)}
 
 
 def _run(collector: Collector, name: str, tree: Tree, args: dict[str, object], wall_s: float) -> tuple[Result, float]:
@@ -58,7 +51,7 @@ def _tested(collector: Collector, tree: Tree, commands: Commands, only: list[str
 def tests(collector: Collector, tree: Tree, base: Tree, runs: int) -> SuiteRecord:
     """The suite on base, on the candidate ``runs`` times, then again what was in doubt. Raises UsageError without a command."""
     commands = asked(collector, "test")
-    whole = with_protected(collector, tree, base)
+    whole = with_protected(tree, base, collector.task.spec.edit.protected)
     record = SuiteRecord(
         base=_tested(collector, base, commands, []),
         candidate=_tested(collector, whole, commands, []),
@@ -79,7 +72,7 @@ def tests(collector: Collector, tree: Tree, base: Tree, runs: int) -> SuiteRecor
 def bench(collector: Collector, tree: Tree, base: Tree, runs: int) -> FiguresRecord:
     """Base and candidate ``runs`` times each, in turns; who begins changes from turn to turn. Raises UsageError without a command."""
     commands = asked(collector, "bench")
-    sides = {"base": base, "candidate": with_protected(collector, tree, base)}
+    sides = {"base": base, "candidate": with_protected(tree, base, collector.task.spec.edit.protected)}
     done: dict[str, list[BenchRun]] = {"base": [], "candidate": []}
     for turn in range(max(2, min(runs, 100))):
         for side in sorted(sides, reverse=turn % 2 == 1):

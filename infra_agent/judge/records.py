@@ -4,6 +4,16 @@ from infra_agent.frozen import Frozen
 from infra_agent.judge.tensors import CompareRecord
 
 
+class Difference(Frozen):
+    """Where outputs of the same call differ in one stage."""
+
+    stage: str
+    index: tuple[int, ...]
+    """The first element that differs."""
+    elements: int
+    of: int
+
+
 class DeterminismRecord(Frozen):
     """Digests of the same call on the same bytes, in fresh processes; a call that failed says so instead."""
 
@@ -11,6 +21,8 @@ class DeterminismRecord(Frozen):
     tree: str
     """Digest of the files that ran."""
     digests: tuple[str, ...]
+    differences: tuple[Difference, ...] = ()
+    """Between the first call and the next that differs from it."""
 
 
 class RanRecord(Frozen):

@@ -1,8 +1,11 @@
-"""Evidence from entries that stay loaded and are called again and again: how long they take, and whether they start afresh each time."""
+"""Evidence from many calls of one entry: how long they take, whether each starts afresh, and whether equal inputs give equal outputs."""
 
 import json
 import random
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+
+import numpy as np
 
 from infra_agent import canonical, instruments
 from infra_agent.errors import UsageError
@@ -11,12 +14,13 @@ from infra_agent.judge.collector import Collector, described, ended, tail
 from infra_agent.judge.contents import Pool, Tally
 from infra_agent.judge.crossover import Crossover, Plan, call_ns, slots_of
 from infra_agent.judge.events import EventsRecord, assess, parse
-from infra_agent.judge.records import RepeatRecord
+from infra_agent.judge.records import DeterminismRecord, Difference, RepeatRecord
 from infra_agent.judge.reference import Case
 from infra_agent.judge.schedules import Delays, turned
 from infra_agent.judge.tensors import CompareRecord, compare
 from infra_agent.judge.timing import Role, TimingRecord
-from infra_agent.sandbox.mapping import GUARD
+from infra_agent.sandbox.mapping import GUARD, Layout
+from infra_agent.sandbox.text import last_line
 from infra_agent.task.tree import Tree, digest, pack
 
 _PROGRAM = "sandboxes.runtime.calls"
@@ -116,3 +120,34 @@ def repeat(collector: Collector, tree: Tree, case: Case) -> RepeatRecord:
     return RepeatRecord(
         case=case.name, tree=digest(tree), calls=tuple(calls), replayed=tuple(replayed), ended=failed, ending=tail(result) if failed else ""
     )
+
+
+def determinism(collector: Collector, tree: Tree, case: Case, runs: int) -> DeterminismRecord:
+    """The same bytes in, ``runs`` times, each in a process of its own."""
+    program, stages = instruments.load("accuracy"), collector.task.spec.entry.stages
+    drawn = collector.reference.draw(case, collector.seed("determinism", case))
+    digests: list[str] = []
+    first, differ = b"", tuple[Difference, ...]()
+    for _ in range(runs):
+        with collector.cages(program).cage() as cage:
+            result = cage.run(program.program, collector.arguments({}), {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
+        digests.append(canonical.digest(result.output) if result.ok else f"{ended(result)}: {last_line(result.text)}")
+        if not result.ok:
+            continue
+        differ = differ or tuple(_differences(first or result.output, result.output, result.layout, stages, drawn.reference))
+        first = first or result.output
+    return DeterminismRecord(case=case.name, tree=digest(tree), digests=tuple(digests), differences=differ)
+
+
+def _differences(
+    one: bytes, other: bytes, layout: Layout, stages: Sequence[str], reference: Mapping[str, np.ndarray]
+) -> Iterator[Difference]:
+    """Stage by stage, in the task's order, bit by bit: a NaN equals itself, and -0 is not 0."""
+    for stage in stages:
+        slot = layout.slots[stage]
+        size = reference[stage].dtype.itemsize
+        left, right = (np.frombuffer(data, np.uint8, slot.nbytes, slot.offset).reshape(-1, size) for data in (one, other))
+        differs = (left != right).any(axis=1)
+        if differs.any():
+            index = tuple(int(n) for n in np.unravel_index(int(differs.argmax()), slot.shape))
+            yield Difference(stage=stage, index=index, elements=int(differs.sum()), of=differs.size)

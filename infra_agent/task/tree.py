@@ -2,13 +2,15 @@
 
 import io
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TypeVar
 
 from infra_agent import canonical
 
 Tree = Mapping[str, bytes]
+T = TypeVar("T")
 
 _SKIPPED = {"__pycache__", ".git", ".pytest_cache"}
 
@@ -42,6 +44,12 @@ def plain(path: str) -> bool:
     return bool(path) and path.isprintable() and not set(path) & set('"\\') and not {"", ".", ".."} & set(parts)
 
 
-def matches(path: str, globs: tuple[str, ...]) -> bool:
+def matches(path: str, globs: Sequence[str]) -> bool:
     """True when ``path`` matches one of ``globs``; ``**`` spans folders, ``*`` does too (as fnmatch has it)."""
     return any(fnmatchcase(path, pattern) or (pattern.endswith("/**") and path.startswith(pattern[:-2])) for pattern in globs)
+
+
+def with_protected(tree: Mapping[str, T], base: Mapping[str, T], globs: Sequence[str]) -> dict[str, T]:
+    """The files of ``tree`` with base's protected ones: tests are base's whatever was done to them. Files may be bytes or digests."""
+    own = {path: data for path, data in tree.items() if not matches(path, globs) or path in base}
+    return own | {path: data for path, data in base.items() if matches(path, globs)}

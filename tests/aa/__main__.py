@@ -51,20 +51,21 @@ def trials(workload: str, count: int, more: bool) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
-def job(number: int, cores: int, count: int, more: int) -> None:
-    """One process: its share of every workload, a line of JSON for each verdict."""
+def job(number: int, cores: int, count: int, more: int, workloads: list[str]) -> None:
+    """One process: its share of each of ``workloads``, a line of JSON for each verdict."""
     there = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, set(there[cores * number : cores * (number + 1)]) or set(there))
-    plan = [trials(workload, count, False) for workload in WORKLOADS if count] + ([trials("loop", more, True)] if more else [])
+    plan = [trials(workload, count, False) for workload in workloads if count] + ([trials("loop", more, True)] if more else [])
     for turn in zip_longest(*plan):  # in turns: a run that is stopped has seen as much of each
         for found in filter(None, turn):
             print(json.dumps(found), flush=True)
 
 
-def run(jobs: int, cores: int, verdicts: int, power: int, neighbour: bool, limit_s: float) -> list[dict[str, Any]]:
+def run(jobs: int, cores: int, verdicts: int, power: int, neighbour: bool, limit_s: float, workloads: list[str]) -> list[dict[str, Any]]:
     """All jobs side by side. What is not done after ``limit_s`` is left out, and said."""
-    share, more = -(-verdicts // (jobs * len(WORKLOADS))), -(-power // jobs)
-    argv = [sys.executable, "-m", "tests.aa", "--verdicts", str(share), "--power", str(more), "--cores", str(cores), "--job"]
+    share, more = -(-verdicts // (jobs * len(workloads))), -(-power // jobs)
+    argv = [sys.executable, "-m", "tests.aa", "--verdicts", str(share), "--power", str(more), "--cores", str(cores)]
+    argv += ["--workloads", *workloads, "--job"]
     spinning = [subprocess.Popen([sys.executable, "-c", _SPIN], text=True) for _ in range(jobs if neighbour else 0)]
     running = [subprocess.Popen([*argv, str(n)], stdout=subprocess.PIPE, text=True) for n in range(jobs)]
     found, deadline = [], time.monotonic() + limit_s
@@ -121,6 +122,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--verdicts", type=int, default=1000, help="verdicts on equal programs, over all workloads")
     parser.add_argument("--power", type=int, default=100, help="verdicts on a program with 3 %% more work")
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), help="which equal programs to time")
     parser.add_argument("--jobs", type=int, default=0, help="verdicts at a time; 0 for as many as there are cores for")
     parser.add_argument("--cores", type=int, default=2, choices=(1, 2), help="cores of each: 1 puts the judge on the cages' core")
     parser.add_argument("--neighbour", action="store_true", help="beside busy processes that are pinned nowhere, one for each job")
@@ -130,13 +132,13 @@ def main() -> int:
     parser.add_argument("--job", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.job is not None:
-        job(given.job, given.cores, given.verdicts, given.power)
+        job(given.job, given.cores, given.verdicts, given.power, given.workloads)
         return 0
     if given.pool:
         found = [json.loads(line) for path in given.pool for line in path.read_text().splitlines()]
     else:
         jobs = given.jobs or max(1, len(os.sched_getaffinity(0)) // given.cores)
-        found = run(jobs, given.cores, given.verdicts, given.power, given.neighbour, given.limit_s)
+        found = run(jobs, given.cores, given.verdicts, given.power, given.neighbour, given.limit_s, given.workloads)
     if given.out:
         given.out.write_text("".join(json.dumps(trial) + "\n" for trial in found))
     return report(found, given.neighbour)

@@ -19,7 +19,7 @@ from infra_agent.session.budget import Limits
 from infra_agent.session.events import ToolCall
 from infra_agent.session.log import Blobs, SessionLog
 from infra_agent.task.load import Task
-from tests.support import RIGHT, call, mark_audited, patch_of, rows_task
+from tests.support import RIGHT, call, mark_audited, patch_of, rows_task, suite_task
 
 RIGHT_EDIT = call("edit", path="rows/entry.py", old="torch.cumsum(product, 1)", new="torch.cumsum(product, 0)")
 WRONG_EDIT = call("edit", path="rows/entry.py", old="product = a @ b", new="product = b @ a")
@@ -27,9 +27,9 @@ PROPOSE = call("propose", title="Sum rows", summary="s")
 Change = Callable[[dict[str, Any], Blobs], None]
 
 
-def recorded(tmp_path: Path, home: Path, edit: tuple[str, str]) -> tuple[Task, str]:
+def recorded(tmp_path: Path, home: Path, edit: tuple[str, str], make: Callable[[Path], Task] = rows_task) -> tuple[Task, str]:
     """A real session with one proposal."""
-    task = rows_task(tmp_path)
+    task = make(tmp_path)
     mark_audited(task, home)
     replies = [Reply("", (ToolCall(id=f"c{n}", name=name, arguments=text),)) for n, (name, text) in enumerate([edit, PROPOSE])]
     name, _ = session.run(task, Scripted(replies), "model:scripted", session.Options(False, Limits(steps=2), home), lambda event: None)
@@ -141,6 +141,21 @@ def test_records_of_other_files_are_noticed(tmp_path: Path, home: Path) -> None:
 
     report = verify(open_session(forged(home, name, other_files)))
     assert any("other files" in d for d in report.differences), report.differences
+
+
+def test_tests_of_other_files_are_noticed(tmp_path: Path, home: Path) -> None:
+    _, name = recorded(tmp_path, home, RIGHT_EDIT, suite_task)
+    report = verify(open_session(name))
+    assert report.agrees, report.differences
+
+    def other_files(data: dict[str, Any], blobs: Blobs) -> None:
+        if data["type"] == "verdict.given":
+            records = checks(data)["tests"]["records"]
+            record = json.loads(blobs.get(records["suite"]))
+            records["suite"] = blobs.put(json.dumps({**record, "candidate": record["base"]}).encode())
+
+    report = verify(open_session(forged(home, name, other_files)))
+    assert any("record suite has other files for candidate" in d for d in report.differences), report.differences
 
 
 def test_an_honest_copy_verifies(tmp_path: Path, home: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infra_agent.gates import checks
+from infra_agent.gates import checks, reading
 from infra_agent.judge.records import DeterminismRecord, RanRecord, RepeatRecord
 from infra_agent.judge.tensors import CompareRecord, StageRecord
 from infra_agent.task.repository import for_task
@@ -28,19 +28,19 @@ SAME, OTHER = "a" * 64, "b" * 64
 )
 def test_scope(tmp_path: Path, home: Path, files: dict[str, str], status: str, where: str | None) -> None:
     task = rows_task(tmp_path)
-    check = checks.scope(patch_of(task, home, **files), task.spec, BASE)
+    check = reading.scope(patch_of(task, home, **files), task.spec, BASE)
     assert (check.status, check.kind) == (status, None if status == "pass" else "out_of_scope")
     assert (str(check.where) if check.where else None) == where
 
 
 def test_an_empty_patch_is_not_a_proposal(tmp_path: Path) -> None:
-    check = checks.scope(b"", rows_task(tmp_path).spec, BASE)
+    check = reading.scope(b"", rows_task(tmp_path).spec, BASE)
     assert (check.status, check.kind) == ("fail", "empty")
 
 
 def test_too_large_a_patch_is_out_of_scope(tmp_path: Path, home: Path) -> None:
     task = rows_task(tmp_path)
-    check = checks.scope(patch_of(task, home, rows__big_py="x = 1\n" * 3000), task.spec, BASE)
+    check = reading.scope(patch_of(task, home, rows__big_py="x = 1\n" * 3000), task.spec, BASE)
     assert check.kind == "out_of_scope" and "2000 lines" in check.message
 
 
@@ -52,7 +52,7 @@ def test_a_link_is_not_a_regular_file(tmp_path: Path, home: Path) -> None:
     repository.git("read-tree", base, index=index)
     repository.git("update-index", "--index-info", stdin=f"120000 {blob}\trows/link\n".encode(), index=index)
     patch = repository.diff(base, repository.git("write-tree", index=index).decode().strip())
-    check = checks.scope(patch, task.spec, BASE)
+    check = reading.scope(patch, task.spec, BASE)
     assert check.kind == "out_of_scope" and "mode 120000" in check.message
 
 
@@ -62,15 +62,15 @@ def test_what_nobody_can_read_or_name_is_out_of_scope(tmp_path: Path, home: Path
     tree = repository.read_tree(base)
     binary, text = bytes(range(256)), b"x\n"
     for path, data in {"rows/blob.bin": binary, "rows/.gitattributes": text, 'rows/x"y.py': text, "rows/a\nb.py": text}.items():
-        check = checks.scope(repository.diff(base, repository.write_tree({**tree, path: data})), task.spec, BASE)
+        check = reading.scope(repository.diff(base, repository.write_tree({**tree, path: data})), task.spec, BASE)
         assert (check.status, check.kind) == ("fail", "out_of_scope"), path
 
 
 def test_a_secret_in_an_added_line(tmp_path: Path, home: Path) -> None:
     task = rows_task(tmp_path)
     patch = patch_of(task, home, rows__entry_py=RIGHT + "KEY = 'ghp_" + "Z" * 36 + "'\n")
-    assert checks.secrets(patch).status == "fail" and "Z" * 36 not in checks.secrets(patch).message
-    assert checks.secrets(patch_of(task, home, rows__entry_py=RIGHT)).status == "pass"
+    assert reading.secrets(patch).status == "fail" and "Z" * 36 not in reading.secrets(patch).message
+    assert reading.secrets(patch_of(task, home, rows__entry_py=RIGHT)).status == "pass"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from infra_agent.gates.proposal import ProposalGate
 from infra_agent.judge import seeds, tensors
 from infra_agent.judge.collector import Collector
 from infra_agent.sandbox.profile import load
+from infra_agent.session.observation import TensorWhere
 from infra_agent.session.verdict import Check
 from infra_agent.task.load import Task
 from infra_agent.task.repository import for_task
@@ -150,6 +151,17 @@ def run(a, b):
 def test_a_nondeterministic_candidate_is_refused(bench: tuple[Task, Collector], home: Path) -> None:
     shaky = RIGHT.replace("product = a @ b", "import os\n    product = a @ b * (1 + 1e-7 * os.urandom(1)[0])")
     assert gate(bench, home, shaky)["determinism"].kind == "nondeterministic"
+
+
+def test_a_nondeterministic_place_is_named(bench: tuple[Task, Collector], home: Path) -> None:
+    """A few elements that are never twice the same, all within their limit."""
+    drawn = "product[1, 2:6] *= 1 + 1e-5 * torch.from_numpy(np.random.default_rng().random(4, np.float32))"
+    shaky = RIGHT.replace("    return", f"    {drawn}\n    return").replace("import torch", "import numpy as np\nimport torch")
+    check = gate(bench, home, shaky)["determinism"]
+    assert (check.kind, check.status) == ("nondeterministic", "fail")
+    (found,) = [finding for finding in check.findings if isinstance(finding.where, TensorWhere) and finding.where.stage == "product"]
+    assert isinstance(found.where, TensorWhere) and found.where.index[0] == 1 and 2 <= found.where.index[1] < 6
+    assert "of 64 elements of stage product differ" in check.message and int(found.message.split()[0]) <= 4
 
 
 def test_a_module_from_elsewhere_is_not_what_was_changed(bench: tuple[Task, Collector], home: Path) -> None:
