@@ -34,7 +34,7 @@ ROLES: tuple[Role, ...] = ("base", "candidate", "again")
 WARM_UPS = 1
 """Rounds of a restart that are not timed."""
 _UNASKED_SHARE, _UNASKED_NS = 2.0, 300_000
-_TOGETHER_OF_BASE, _TOGETHER_OF_OWN = 0.2, 0.5
+_TOGETHER_OF_BASE, _TOGETHER_OF_OWN, _TOGETHER_ALPHA = 0.2, 0.5, 0.02
 
 
 class Restart(Frozen):
@@ -230,8 +230,11 @@ def _ruled(found: Assessment, seen: Sequence[Restart], timing: Timing) -> Assess
     if _works_unasked(seen):
         said = "the untimed call before each timed one takes far longer than a call: it is used to work ahead, or against base"
         return found._replace(status="fail", kind="contention", message=said)
-    if _only_together(seen):
+    together = _only_together(seen)
+    if together is not False:
         said = "it gains only when several sets of inputs come in one call: no user calls it so"
+        if together is None:
+            return found._replace(claim="undecided", message=f"open whether {said}")
         return found._replace(status="fail", kind="implausible", message=said)
     said = f"{_ratio(found.interval)} of base's speed, {found.claim} beyond {timing.delta:.1%}"
     if not fit(found.same, _proven(found.interval), timing.delta):
@@ -268,13 +271,19 @@ def _wakes(restart: Restart, role: Role) -> list[tuple[float, float]]:
     return [(wake / ns, float(wake - ns)) for slots, ns, wake in rounds if slots == 1]
 
 
-def _only_together(restarts: Sequence[Restart]) -> bool:
-    """Does a set of inputs cost the candidate much more alone than among others, and base not? It shares work that nobody will join."""
+def _only_together(restarts: Sequence[Restart]) -> bool | None:
+    """Does a set of inputs cost the candidate much more alone than among others, and base not? It shares work that nobody will join.
+
+    None where it looks so and is not proven: what is so suspected is not believed, and what a busy machine does refuses nobody.
+    """
     few, many = min(restarts[0].slots), max(restarts[0].slots)
     if few == many:
         return False
     shares = [_more_alone(restart, few, many) for restart in restarts]
-    return plain.median(s for s, _ in shares) > _TOGETHER_OF_BASE and plain.median(s for _, s in shares) > _TOGETHER_OF_OWN
+    sides = [([of_base for of_base, _ in shares], _TOGETHER_OF_BASE), ([of_own for _, of_own in shares], _TOGETHER_OF_OWN)]
+    if any(plain.median(values) <= limit for values, limit in sides):
+        return False
+    return all(mean_interval(paired(values), _TOGETHER_ALPHA).low > limit for values, limit in sides) or None
 
 
 def _more_alone(restart: Restart, few: int, many: int) -> tuple[float, float]:

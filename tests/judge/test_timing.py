@@ -225,6 +225,10 @@ def test_a_gain_that_only_crowds_have_is_implausible() -> None:
     for candidate, kind in ((line(0, 1.5e5), "implausible"), *((side, None) for side in little)):
         crowd = record(restart(n, base, candidate, base, SHORT) for n in range(8))
         assert {assess(crowd, timing, None).kind for timing in (FASTER, NOT_SLOWER)} == {kind}
+    fits_and_starts = record(restart(n, base, line(0, 1.5e5) if n < 5 else line(2.5e4, 1e5), base, SHORT) for n in range(8))
+    status, kind, claim = said(fits_and_starts)
+    assert (status, kind, claim) == ("inconclusive", None, "undecided"), "suspected and not proven: neither refused nor believed"
+    assert not settled(fits_and_starts, FASTER)
     alone = record(restart(n, base, line(0, 1.2e5), base, LONG) for n in range(8))
     assert said(alone) == ("pass", None, "faster"), "one set at a time: there is no crowd"
 
