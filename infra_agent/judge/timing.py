@@ -34,7 +34,7 @@ ROLES: tuple[Role, ...] = ("base", "candidate", "again")
 WARM_UPS = 1
 """Rounds of a restart that are not timed."""
 _UNASKED_SHARE, _UNASKED_NS = 2.0, 300_000
-_TOGETHER_OF_BASE, _TOGETHER_OF_OWN, _TOGETHER_ALPHA = 0.2, 0.5, 0.02
+_TOGETHER_OF_BASE, _TOGETHER_OF_OWN, _TOGETHER_ALPHA = 0.2, 0.4, 0.02
 
 
 class Restart(Frozen):
