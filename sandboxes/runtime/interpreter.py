@@ -1,9 +1,10 @@
 """Triton's CPU interpreter, repaired where it does not compute what a GPU computes.
 
 The stock interpreter (triton 3.6 and 3.9) ignores ``input_precision``, computes on the bit patterns of bf16 values (dots,
-arithmetic, comparisons, reductions, most casts), and truncates float32 -> bf16 where hardware rounds to nearest even.
+arithmetic, comparisons, reductions, most casts), truncates float32 -> bf16 where hardware rounds to nearest even, rounds to fp8 wrongly.
 Here a plain tf32 dot drops the low 13 bits of its operands, as an H200 does; tf32x3 splits them in two and adds three
-products; bf16x3 and bf16x6 split into bf16 parts; every bf16 operation widens to float32 and rounds its result once.
+products; bf16x3 and bf16x6 split into bf16 parts; every bf16 operation widens to float32 and rounds its result once; what is cast to
+fp8e4nv or fp8e5 is rounded to nearest even.
 Every dot is counted by source line and precision.
 
 Needs TRITON_INTERPRET=1 before the first ``@triton.jit`` line runs.
@@ -22,7 +23,7 @@ import triton
 import triton.language as tl
 from triton.runtime import interpreter as stock
 
-from sandboxes.runtime import autotune
+from sandboxes.runtime import autotune, fp8
 
 Array = np.ndarray
 _ROOT = Path(__file__).resolve().parents[2]
@@ -204,6 +205,8 @@ def cast_with_rounding(builder: Any, source: Any, target: Any, rounding_mode: An
     nearest = rounding_mode is None or str(rounding_mode).rsplit(".", 1)[-1].upper() == "RTNE"
     if nearest and source.dtype.scalar.name in ("fp32", "fp64") and target.scalar.name == "bf16":
         return builder.cast_impl(source, target)
+    if nearest and target.scalar.name in fp8.FORMATS and (is_bf16(source) or source.data.dtype.kind == "f"):
+        return stock.TensorHandle(fp8.rounded(values(source), target.scalar.name), target.scalar)
     return _stock_cast_with_rounding(builder, source, target, rounding_mode)
 
 
