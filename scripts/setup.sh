@@ -109,7 +109,7 @@ install_packages() {
         grep -v '^triton==' constraints.txt >"$scratch"
         constraints=$scratch
     fi
-    install -c "$constraints" --no-build-isolation -e '.[kernels,profile,dev]'
+    install -c "$constraints" --no-build-isolation -e '.[kernels,profile,providers,dev]'
     if [[ -n $wanted ]]; then
         say "this torch names triton $wanted; $(pin triton) takes its place, as tested here (torch.compile may not work)"
         install --no-deps "$(pin triton)"

@@ -30,10 +30,13 @@ class Reply:
     usage: Usage = field(default_factory=Usage)
     raw: bytes | None = None
     waited_s: float = 0.0
+    """Seconds between attempts, in which nobody worked."""
+    reasoning: str = ""
+    """What the model thought aloud, where the provider shows it; it is not sent back."""
 
 
 class Model(Protocol):
-    """A model. ``complete`` raises ModelError when there is no usable reply."""
+    """A model. ``complete`` raises ModelError when there is no usable reply, ContextError when the conversation is too long."""
 
     name: str
 

@@ -7,7 +7,7 @@ a half-written reply is never read.
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -36,15 +36,16 @@ class _ReplyFile(BaseModel):
 
 
 class Manual:
-    """Talks through a folder. ``timeout_s``: how long one reply may take."""
+    """Talks through a folder. ``timeout_s``: how long one reply may take. ``goes_on``: numbers follow on those of an earlier run."""
 
-    def __init__(self, folder: Path, timeout_s: float = 3600.0) -> None:
+    def __init__(self, folder: Path, timeout_s: float = 3600.0, goes_on: bool = False, wait: Callable[[float], None] = time.sleep) -> None:
         self.name = "manual"
         self._folder = folder
         self._timeout_s = timeout_s
-        self._number = 0
+        self._wait = wait
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.glob("request-*.json")):
+        self._number = sum(1 for _ in folder.glob("request-*.json"))
+        if self._number and not goes_on:
             raise ModelError(f"{folder} holds requests of an earlier run; name an empty folder")
 
     def complete(self, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> Reply:
@@ -65,7 +66,7 @@ class Manual:
         while not path.exists():
             if time.monotonic() - began > self._timeout_s:
                 raise ModelError(f"no {path.name} in {self._timeout_s:.0f} s; write it into {path.parent}")
-            time.sleep(_POLL_S)
+            self._wait(_POLL_S)
         raw = path.read_bytes()
         try:
             said = _ReplyFile.model_validate_json(raw)

@@ -1,15 +1,14 @@
-"""The OpenAI adapter against a real server with planted faults."""
+"""What the OpenAI adapter sends, and what it makes of an answer that comes whole or in pieces."""
 
 import json
 
 import pytest
 
-from infra_agent.errors import ModelError
 from infra_agent.models.base import Reply, ToolSchema
 from infra_agent.models.openai import OpenAI
 from infra_agent.session.context import Message
 from infra_agent.session.events import ToolCall
-from tests.loopback import Answer, completion, serve
+from tests.loopback import Answer, chunk, completion, serve, stream, usage_chunk
 
 TOOLS = [ToolSchema("view", "Show a file", {"type": "object", "properties": {"path": {"type": "string"}}})]
 TALK = [
@@ -22,7 +21,13 @@ TALK = [
 
 def ask(*answers: Answer) -> tuple[Reply, list[dict[str, object]]]:
     with serve(list(answers)) as (url, seen):
-        return OpenAI("m", url, first_wait_s=0.01).complete(TALK, TOOLS), seen
+        return OpenAI("m", url).complete(TALK, TOOLS), seen
+
+
+def piece(index: int | None, arguments: str = "", **more: str) -> bytes:
+    function = {"arguments": arguments, **({"name": more["name"]} if "name" in more else {})}
+    call = {"type": "function", "function": function, **({} if index is None else {"index": index})}
+    return chunk({"tool_calls": [call | ({"id": more["id"]} if "id" in more else {})]})
 
 
 def test_text_calls_and_usage_arrive() -> None:
@@ -33,44 +38,54 @@ def test_text_calls_and_usage_arrive() -> None:
     sent = seen[0]
     assert [m["role"] for m in sent["messages"]] == ["system", "user", "assistant", "tool"]  # type: ignore[index, union-attr]
     assert sent["messages"][3]["tool_call_id"] == "c1" and sent["tools"][0]["function"]["name"] == "view"  # type: ignore[index]
+    assert sent["stream"] is True and sent["stream_options"] == {"include_usage": True}
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 503])
-def test_transient_faults_are_tried_again_and_the_waiting_is_booked(status: int) -> None:
-    reply, seen = ask((status, {"Retry-After": "0.05"}, b'{"error": {"message": "later"}}'), completion("ok"))
-    assert reply.text == "ok" and len(seen) == 2 and reply.waited_s == pytest.approx(0.05)
+@pytest.mark.parametrize("indexed", [True, False], ids=["with-index", "without"])
+def test_pieces_make_the_same_reply(indexed: bool) -> None:
+    at = (lambda n: n) if indexed else (lambda n: None)
+    pieces = [
+        chunk({"role": "assistant", "content": None, "reasoning_content": "first "}),
+        chunk({"reasoning_content": "look"}),
+        chunk({"content": "I "}),
+        chunk({"content": "look"}),
+        piece(at(0), id="c1", name="view"),
+        piece(at(0), '{"path"'),
+        piece(at(0), ': "b"}'),
+        piece(at(1), "{}", id="c2", name="view"),
+        chunk({}, "tool_calls"),
+        usage_chunk(),
+    ]
+    reply, _ = ask(stream(*pieces))
+    assert (reply.text, reply.reasoning) == ("I look", "first look")
+    assert reply.tool_calls == (
+        ToolCall(id="c1", name="view", arguments='{"path": "b"}'),
+        ToolCall(id="c2", name="view", arguments="{}"),
+    )
+    assert (reply.usage.input_tokens, reply.usage.cached_tokens, reply.usage.output_tokens) == (11, 5, 7)
+    assert reply.raw and json.loads(reply.raw)["choices"][0]["message"]["content"] == "I look"
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_lasting_faults_are_not_tried_again(status: int) -> None:
-    with serve([(status, {}, b'{"error": {"message": "no such thing"}}'), completion("never")]) as (url, seen):
-        with pytest.raises(ModelError, match=f"answered {status}.*no such thing"):
-            OpenAI("m", url, first_wait_s=0.01).complete(TALK, TOOLS)
-        assert len(seen) == 1
+def test_what_a_model_writes_wrongly_arrives_as_it_was_written() -> None:
+    """Wrong arguments, ids that are missing or used twice: the loop says what is wrong with them."""
+    function = {"name": "view", "arguments": '{"path": "b'}
+    calls = [
+        {"id": "c1", "type": "function", "function": function},
+        {"id": "c1", "type": "function", "function": {"name": "view", "arguments": {"path": "a"}}},
+        {"type": "function", "function": {"name": "view", "arguments": None}},
+    ]
+    reply, _ = ask(completion(None, finish="tool_calls", tool_calls=calls))
+    assert [(call.id, call.arguments) for call in reply.tool_calls] == [("c1", '{"path": "b'), ("c1", '{"path": "a"}'), ("", "{}")]
 
 
-def test_it_gives_up_in_the_end() -> None:
-    with serve([(503, {}, b"{}")] * 9) as (url, seen):
-        with pytest.raises(ModelError, match="503"):
-            OpenAI("m", url, first_wait_s=0.001).complete(TALK, TOOLS)
-        assert len(seen) == 5
+def test_thinking_alone_is_an_answer() -> None:
+    reply, _ = ask(completion("", reasoning="hm"))
+    assert (reply.text, reply.reasoning, reply.tool_calls) == ("", "hm", ())
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [(200, {}, b'{"error": {"message": "overloaded"}}'), (200, {}, b"<html>busy</html>"), completion("half", finish=None)],
-    ids=["error-body", "not-json", "cut"],
-)
-def test_an_unusable_200_is_an_error(answer: Answer) -> None:
-    with pytest.raises(ModelError, match="unusable answer"):
-        ask(answer)
-
-
-def test_an_unreachable_server_is_named() -> None:
-    with pytest.raises(ModelError, match=r"cannot reach http://127\.0\.0\.1:9"):
-        OpenAI("m", "http://127.0.0.1:9/v1", first_wait_s=0.001).complete(TALK, TOOLS)
-
-
-def test_a_missing_key_says_what_to_do() -> None:
-    with pytest.raises(ModelError, match=r"OPENAI_API_KEY is not set; export it, or .*--base-url"):
-        OpenAI("m")
+def test_a_price_that_the_server_states_is_taken() -> None:
+    status, headers, data = completion("ok")
+    said = json.loads(data)
+    said["usage"] |= {"cost": 0.25, "prompt_tokens_details": None, "prompt_cache_hit_tokens": 4}
+    reply, _ = ask((status, headers, json.dumps(said).encode()))
+    assert (reply.usage.cost_usd, reply.usage.cached_tokens) == (0.25, 4)
