@@ -48,8 +48,15 @@ def _decide(proposal: str, decision: str, reviewer: str, reason: str) -> None:
 
 def approve(proposal: Name, reviewer: Reviewer, reason: Reason) -> None:
     """Approve a proposal that passed the gate; the approval binds to its patch, base, policy, evidence and verdict."""
+    from infra_agent.experience.lesson import lesson_of
+    from infra_agent.experience.store import Experience
+    from infra_agent.proposal.store import find_proposal
+    from infra_agent.share import home
+
     _decide(proposal, "approve", reviewer, reason)
-    answer(f"Merge:  infra-agent merge {proposal}")
+    lesson = lesson_of(find_proposal(proposal, whole=True), reviewer, reason)
+    Experience(home()).keep(lesson)
+    answer(f"Learnt: {lesson.id} (infra-agent experience show {lesson.id})\nMerge:  infra-agent merge {proposal}")
 
 
 def reject(proposal: Name, reviewer: Reviewer, reason: Reason) -> None:
@@ -65,16 +72,12 @@ def merge(
     proposal: Name, into: Annotated[str, typer.Option(help="branch of the task's repository")] = "main", as_json: Json = False
 ) -> None:
     """Commit an approved proposal. Refused when anything the approval binds to has changed."""
-    from infra_agent.experience import remember
     from infra_agent.proposal.approval import merge as merge_proposal
-    from infra_agent.proposal.review import tried
     from infra_agent.proposal.store import find_proposal
     from infra_agent.share import home
 
     found = find_proposal(proposal, whole=True)
     merged = merge_proposal(found.id, home(), into)
-    outcomes = {outcome: [t.claim for t in tried(found) if t.outcome == outcome] for outcome in ("confirmed", "refuted")}
-    remember(home(), found.session.header.task, found.made.title, outcomes["confirmed"], outcomes["refuted"])
     repository = home() / "repos" / f"{found.session.header.task}.git"
     if as_json:
         document({"proposal": found.id, "commit": merged.commit, "branch": merged.branch, "repository": str(repository)})
