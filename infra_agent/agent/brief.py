@@ -1,7 +1,9 @@
 """What a model is told: the system prompt, and the task as its goal, its scope and its limits as numbers."""
 
+from collections.abc import Sequence
 from importlib.resources import files
 
+from infra_agent.experience.lesson import Lesson
 from infra_agent.task.spec import TaskSpec
 from infra_agent.task.tree import Tree
 
@@ -11,8 +13,8 @@ def system_prompt() -> str:
     return files("infra_agent.agent").joinpath("prompts/system.md").read_text()
 
 
-def brief(spec: TaskSpec, tree: Tree, sparse: bool) -> str:
-    """The first user message."""
+def brief(spec: TaskSpec, tree: Tree, sparse: bool, lessons: Sequence[Lesson] = ()) -> str:
+    """The first user message. ``lessons``: what may help, marked as unverified."""
     limits = [f"stages that must be produced: {', '.join(spec.entry.stages)}"]
     limits += [f"error of {g.stage} may grow at most {g.max:g} times from case {g.start} to case {g.to}" for g in spec.growth]
     if spec.static:
@@ -28,5 +30,12 @@ def brief(spec: TaskSpec, tree: Tree, sparse: bool) -> str:
         f"Limits:\n"
         + "\n".join(f"- {limit}" for limit in limits)
         + f"\n- at most {spec.edit.max_files} files and {spec.edit.max_lines} lines changed\n"
-        f"{dense}\nFiles:\n{listed}\n"
+        f"{dense}\nFiles:\n{listed}\n{_learnt(lessons)}"
     )
+
+
+def _learnt(lessons: Sequence[Lesson]) -> str:
+    if not lessons:
+        return ""
+    told = "\n".join(line for lesson in lessons for line in lesson.lines())
+    return f"\nFrom earlier, approved changes. Unverified here: the code may be another, so measure before you rely on it.\n{told}\n"

@@ -1,31 +1,35 @@
 """The loop: model, gate, cage, judge, in that order, until a proposal is judged or a limit is reached."""
 
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from infra_agent import instruments
 from infra_agent.agent import tools
+from infra_agent.agent.stuck import Watch
 from infra_agent.agent.workbench import Workbench, say
-from infra_agent.errors import BudgetError, InfraAgentError, ModelError
+from infra_agent.errors import BudgetError, ContextError, InfraAgentError, ModelError, ParkError
 from infra_agent.gates.action import describe
 from infra_agent.gates.policy import Decision, Policy
 from infra_agent.gates.proposal import ProposalGate
 from infra_agent.judge import seeds
 from infra_agent.models.base import Model, Reply
-from infra_agent.models.recorded import tools_digest
+from infra_agent.models.price import Price
 from infra_agent.proposal.store import proposal_id
 from infra_agent.session import events
 from infra_agent.session.budget import Budget
-from infra_agent.session.context import chain, project
-from infra_agent.session.events import ToolCall
+from infra_agent.session.context import Conversation
+from infra_agent.session.events import ToolCall, Usage
 from infra_agent.session.log import SessionLog
 from infra_agent.session.observation import Observation
 from infra_agent.session.redaction import redact_text
 from infra_agent.session.verdict import Check, Verdict
 
+_STUCK = "You go round in circles"
 _NUDGE = "Answer with a tool call; only `propose` ends the session."
 _MOST_SILENT = 2
-_MOST_PROPOSALS = 3
+MOST_PROPOSALS = 3
 """Each one looks at the held-out cases once: more would be a search on them."""
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
 
@@ -39,23 +43,35 @@ class Outcome:
     proposal: str | None = None
 
 
-class Loop:
-    """One session. Everything it knows is in the log; everything it does goes through the gate."""
+@dataclass(frozen=True)
+class Setting:
+    """What does not change while a session runs."""
 
-    def __init__(self, model: Model, policy: Policy, bench: Workbench, log: SessionLog, budget: Budget,
-                 sparse_metric: str | None, secret: bytes) -> None:  # fmt: skip
-        self._model = model
-        self._policy = policy
+    model: Model
+    policy: Policy
+    sparse_metric: str | None
+    secret: bytes
+    price: Price | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set from outside: the session parks once what is under way is done."""
+
+
+class Loop:
+    """One session. Everything it knows is in the log, from which it also goes on; everything it does goes through the gate."""
+
+    def __init__(self, setting: Setting, bench: Workbench, log: SessionLog, budget: Budget) -> None:
+        self._setting = setting
         self._bench = bench
         self._log = log
         self._budget = budget
-        self._sparse_metric = sparse_metric
-        self._secret = secret
         self._spec = bench.collector.task.spec
         self._schemas = tools.schemas(self._spec.instruments)
-        self._tools_digest = tools_digest(self._schemas)
-        self._actions = 0
-        self._judged: list[Outcome] = []
+        self._conversation = Conversation(log.blobs, setting.sparse_metric)
+        self._watch, self._warned = Watch(), False
+        past = [entry.event for entry in log.entries]
+        self._actions = sum(isinstance(event, events.ActionProposed) for event in past)
+        self._proposals = sum(isinstance(event, events.ProposalMade) for event in past)
+        self._judged = [_outcome(event) for event in past if isinstance(event, events.VerdictGiven)]
 
     def run(self) -> Outcome:
         """Steps until the end. Always leaves a finished, readable log behind."""
@@ -63,18 +79,23 @@ class Loop:
             outcome = self._steps()
         except (BudgetError, ModelError) as error:
             outcome = Outcome(error.exit_code, str(error))
+        except ParkError as error:
+            outcome = Outcome(error.exit_code, "parked: it was asked to stop; infra-agent resume SESSION goes on")
         except KeyboardInterrupt:
             outcome = Outcome(130, "interrupted")
         except BaseException as error:
             code = error.exit_code if isinstance(error, InfraAgentError) else 1
             self._end(Outcome(code, f"{type(error).__name__}: {error}"))
             raise
+        outcome = replace(outcome, reason=outcome.reason.replace("resume SESSION", f"resume {self._log.folder.name}"))
         self._end(outcome)
         return outcome
 
     def _end(self, outcome: Outcome) -> None:
         self._log.append(
-            events.SessionEnded(reason=outcome.reason, exit_code=outcome.exit_code, secret=self._secret.hex(), spent=self._budget.spent())
+            events.SessionEnded(
+                reason=outcome.reason, exit_code=outcome.exit_code, secret=self._setting.secret.hex(), spent=self._budget.spent()
+            )
         )
 
     def _steps(self) -> Outcome:
@@ -84,31 +105,61 @@ class Loop:
             if not reply.tool_calls:
                 silent += 1
                 if silent > _MOST_SILENT:
-                    said = reply.text.strip()[:200] or "it said nothing"
-                    last = self._judged[-1] if self._judged else Outcome(3, "no proposal was made")
-                    return Outcome(last.exit_code, f"{last.reason}; the model stopped: {said}", last.proposal)
+                    return self._given_up(f"the model stopped: {reply.text.strip()[:200] or 'it said nothing'}")
                 self._log.append(events.Note(text=_NUDGE, to_model=True))
                 continue
             silent = 0
             for call in reply.tool_calls:
+                self._pause()
                 outcome = self._act(call)
                 if outcome is not None:
                     return outcome
 
+    def _pause(self) -> None:
+        """Where a session can be left and gone on with."""
+        if self._setting.stop.is_set():
+            raise ParkError
+
+    def _given_up(self, why: str) -> Outcome:
+        """The end without a person's or a limit's doing: the last proposal decides, if there is one."""
+        last = self._judged[-1] if self._judged else Outcome(3, "no proposal was made")
+        return replace(last, reason=f"{last.reason}; {why}")
+
     def _ask(self) -> Reply:
-        """One model call, reserved in the budget, recorded before and after."""
+        """One model call; where the conversation is too long for it, again with less of it."""
+        while True:
+            self._pause()
+            try:
+                return self._ask_once()
+            except ContextError as error:
+                self._conversation.read(self._log.entries)
+                actions = self._conversation.elidable()
+                if not actions:
+                    raise
+                self._log.append(events.ContextElided(actions=tuple(actions), reason=str(error)[:400]))
+
+    def _ask_once(self) -> Reply:
+        """Reserved in the budget, recorded before and after."""
         self._budget.reserve_step()
-        messages = project(self._log.entries, self._log.blobs, self._sparse_metric)
-        digest = chain(self._tools_digest, messages)
-        self._log.append(events.ModelRequested(model=self._model.name, digest=digest, messages=len(messages)))
-        reply = self._model.complete(messages, self._schemas)
-        self._budget.book(reply.usage, reply.waited_s)
+        model = self._setting.model
+        self._conversation.read(self._log.entries)
+        messages, digest = self._conversation.request()
+        self._log.append(events.ModelRequested(model=model.name, digest=digest, messages=len(messages)))
+        try:
+            reply = model.complete(messages, self._schemas)
+        except ModelError as error:
+            self._budget.book(Usage(), error.waited_s)
+            self._log.append(events.ModelFailed(request=digest, reason=str(error), waited_s=error.waited_s))
+            raise
+        usage = self._setting.price.of(reply.usage) if self._setting.price else reply.usage
+        self._budget.book(usage, reply.waited_s)
         raw = self._log.blobs.put(redact_text(reply.raw.decode(errors="replace")).encode()) if reply.raw else None
         self._log.append(
             events.ModelReplied(
-                request=digest, text=reply.text, tool_calls=reply.tool_calls, usage=reply.usage, raw=raw, waited_s=reply.waited_s
+                request=digest, text=reply.text, tool_calls=reply.tool_calls, usage=usage, raw=raw, waited_s=reply.waited_s,
+                reasoning=reply.reasoning,
             )
-        )
+        )  # fmt: skip
         return reply
 
     def _act(self, call: ToolCall) -> Outcome | None:
@@ -118,34 +169,46 @@ class Loop:
         arguments, problem = tools.parse(call.name, call.arguments, self._spec.instruments)
         self._log.append(events.ActionProposed(action=action, call=call.id, tool=call.name, arguments=arguments, problem=problem))
         if problem:
-            self._observe(action, say(call.name, "fail", problem, kind="bad_arguments"))
-            return None
-        decision = self._policy.decide(describe(call.name, arguments, self._spec, frozenset(self._bench.base_tree)))
+            return self._observe(action, call.name, arguments, say(call.name, "fail", problem, kind="bad_arguments"))
+        decision = self._setting.policy.decide(describe(call.name, arguments, self._spec, frozenset(self._bench.base_tree)))
         self._log.append(events.GateDecided(action=action, decision=decision.ruling, rule=decision.rule, reason=decision.reason))
         if decision.ruling != "allow":
-            return self._refuse(action, call.name, decision)
+            return self._refuse(action, call.name, arguments, decision)
         if call.name == "propose":
-            return self._propose(action, arguments["title"], arguments["summary"])
+            return self._propose(action, arguments)
         self._log.append(events.ExecStarted(action=action, program=call.name, tree=self._bench.tree_digest, arguments=arguments))
         observation, records = self._bench.run(call.name, arguments)
         self._log.append(events.ExecFinished(action=action, ended=observation.status, seconds=observation.cost_s))
-        self._observe(action, observation, {name: self._log.blobs.put(data) for name, data in records.items()})
-        return None
+        kept = {name: self._log.blobs.put(data) for name, data in records.items()}
+        return self._observe(action, call.name, arguments, observation, kept)
 
-    def _observe(self, action: str, observation: Observation, records: dict[str, str] | None = None) -> None:
+    def _observe(
+        self, action: str, tool: str, arguments: dict[str, Any], observation: Observation, records: dict[str, str] | None = None
+    ) -> Outcome | None:
+        """Record what was seen. Who goes round in circles is told so once; the second time it is the end."""
         kind = instruments.load(observation.instrument).evidence if records else ""
         tree = self._bench.tree_digest
         self._log.append(
             events.ObservationMade(action=action, observation=observation, records=records or {}, evidence_kind=kind, tree=tree)
         )
+        why = self._watch.see(tool, arguments, observation, tree)
+        if why is None:
+            return None
+        if self._warned:
+            return self._given_up(f"it was stuck: {why}")
+        self._warned = True
+        self._watch.forget()
+        self._log.append(events.Note(text=f"{_STUCK}: {why}. Try something else, or propose what there is.", to_model=True))
+        return None
 
-    def _refuse(self, action: str, tool: str, decision: Decision) -> Outcome | None:
+    def _refuse(self, action: str, tool: str, arguments: dict[str, Any], decision: Decision) -> Outcome | None:
         """deny is an observation; abort ends the session; ask parks it."""
         if decision.ruling == "ask":
             self._log.append(events.ApprovalRequested(action=action, reason=decision.reason))
-            return Outcome(5, f"parked: {action} needs a person ({decision.rule}: {decision.reason})")
-        self._observe(action, say(tool, "fail", f"{decision.ruling} by rule {decision.rule}: {decision.reason}", kind="denied"))
-        return Outcome(1, f"aborted by rule {decision.rule}: {decision.reason}") if decision.ruling == "abort" else None
+            return Outcome(ParkError.exit_code, f"parked: {action} needs a person ({decision.rule}: {decision.reason})")
+        said = say(tool, "fail", f"{decision.ruling} by rule {decision.rule}: {decision.reason}", kind="denied")
+        outcome = self._observe(action, tool, arguments, said)
+        return Outcome(1, f"aborted by rule {decision.rule}: {decision.reason}") if decision.ruling == "abort" else outcome
 
     def _finished(self, proposal: str) -> Callable[[Check], None]:
         """Record each check of ``proposal`` as it is done."""
@@ -155,26 +218,32 @@ class Loop:
 
         return record
 
-    def _propose(self, action: str, title: str, summary: str) -> Outcome | None:
+    def _propose(self, action: str, arguments: dict[str, Any]) -> Outcome | None:
         """Judge the workspace as it is. A pass ends the session; otherwise the model may try again, a few times."""
-        patch = self._bench.patch()
+        patch, secret = self._bench.patch(), self._setting.secret
         kept = self._log.blobs.put(patch)
-        entry = self._log.append(events.ProposalMade(action=action, base=self._bench.base, patch=kept, title=title, summary=summary))
-        identity = proposal_id(entry)
-        self._log.append(events.CheckStarted(proposal=identity, secret_commitment=seeds.commitment(self._secret)))
+        made = events.ProposalMade(action=action, base=self._bench.base, patch=kept, **arguments)
+        identity = proposal_id(self._log.append(made))
+        self._proposals += 1
+        self._log.append(events.CheckStarted(proposal=identity, secret_commitment=seeds.commitment(secret)))
         gate = ProposalGate(
             self._bench.collector, self._bench.repository, self._bench.base, self._log.blobs.put,
             self._finished(identity),
         )  # fmt: skip
         judged = gate.judge(patch)
-        self._log.append(events.VerdictGiven(proposal=identity, patch=kept, verdict=judged.verdict, seconds=round(judged.seconds, 3)))
+        given = events.VerdictGiven(proposal=identity, patch=kept, verdict=judged.verdict, seconds=round(judged.seconds, 3))
+        self._log.append(given)
         passed = [check for check in judged.verdict.checks if check.status == "pass"]
         headline = f"{judged.verdict.decision}: {len(passed)} of {len(judged.verdict.checks)} checks pass"
-        body = _for_model(judged.verdict, self._sparse_metric is not None)
-        self._observe(action, say("propose", judged.verdict.decision, headline, body=body))
-        outcome = Outcome(EXIT[judged.verdict.decision], f"proposal {identity}: {judged.verdict.decision}", identity)
-        self._judged.append(outcome)
-        return outcome if outcome.exit_code == 0 or len(self._judged) == _MOST_PROPOSALS else None
+        body = _for_model(judged.verdict, self._setting.sparse_metric is not None)
+        self._judged.append(_outcome(given))
+        stuck = self._observe(action, "propose", arguments, say("propose", judged.verdict.decision, headline, body=body))
+        return self._judged[-1] if judged.verdict.decision == "pass" or self._proposals >= MOST_PROPOSALS else stuck
+
+
+def _outcome(given: events.VerdictGiven) -> Outcome:
+    decision = given.verdict.decision
+    return Outcome(EXIT[decision], f"proposal {given.proposal}: {decision}", given.proposal)
 
 
 def _for_model(verdict: Verdict, sparse: bool) -> str:

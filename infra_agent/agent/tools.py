@@ -59,9 +59,9 @@ class Hypothesis(Frozen):
 
 
 class Recall(Frozen):
-    """Search earlier observations of this session and what was learned in earlier ones."""
+    """Search earlier observations of this session and what was learned in earlier ones, or show one of them whole."""
 
-    query: str
+    query: str = Field(description="words to look for; or a-N alone, an observation to show whole")
 
 
 class Propose(Frozen):

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from infra_agent.errors import UsageError
-from infra_agent.experience import remembered
+from infra_agent.experience.store import Experience
 from infra_agent.judge.collector import Collector
 from infra_agent.judge.measure import Records, measure
 from infra_agent.sandbox.text import excerpt
 from infra_agent.session import events
-from infra_agent.session.log import SessionLog
+from infra_agent.session.log import BrokenLogError, SessionLog
 from infra_agent.session.observation import Observation, Status
+from infra_agent.session.redaction import redact_text
 from infra_agent.task.repository import Repository
 from infra_agent.task.tree import digest
 
@@ -28,15 +29,29 @@ class Workbench:
         self.tree = dict(self.base_tree)
         self._log = log
         self._sparse_metric = sparse_metric
+        self._digest = ""
+        self._edit_again()
         self._tools: dict[str, Callable[[dict[str, Any]], Observation]] = {
             "view": self._view, "search": self._search, "edit": self._edit, "shell": self._shell,
             "hypothesis": self._hypothesis, "recall": self._recall,
         }  # fmt: skip
 
+    def _edit_again(self) -> None:
+        """Make the edits that the log says were made. Raises BrokenLogError when they do not give the files that it says they gave."""
+        proposed = {e.event.action: e.event for e in self._log.entries if isinstance(e.event, events.ActionProposed)}
+        for entry in self._log.entries:
+            if isinstance(entry.event, events.ObservationMade):
+                made = entry.event
+                if made.observation.instrument == "edit" and made.observation.status == "pass":
+                    self._edit(proposed[made.action].arguments)
+                if made.tree != self.tree_digest:
+                    raise BrokenLogError(f"{self._log.folder}: line {entry.seq + 1}: its files are not those that the edits before it make")
+
     @property
     def tree_digest(self) -> str:
         """Digest of the files as they are now."""
-        return digest(self.tree)
+        self._digest = self._digest or digest(self.tree)
+        return self._digest
 
     def patch(self) -> bytes:
         """What was changed so far, as a patch against base."""
@@ -86,25 +101,31 @@ class Workbench:
 
     def _edit(self, arguments: dict[str, Any]) -> Observation:
         path, old, new = arguments["path"], arguments["old"], arguments["new"]
+        if redact_text(new) != new:
+            raise UsageError(f"{path}: the new text holds what looks like a secret; it would be in every copy of the patch")
         if not old:
             if path in self.tree:
                 raise UsageError(f"{path} exists; give `old`, the text to replace")
-            self.tree[path] = new.encode()
+            self._put(path, new)
             return say("edit", "pass", f"created {path}, {len(new.splitlines())} lines")
         text = self._text(path)
         count = text.count(old)
         if count != 1:
             raise UsageError(f"{path}: `old` occurs {count} times; it must occur exactly once: give more of the lines around it")
-        self.tree[path] = text.replace(old, new).encode()
+        self._put(path, text.replace(old, new))
         line = text[: text.index(old)].count("\n") + 1
         return say("edit", "pass", f"{path}:{line} edited")
+
+    def _put(self, path: str, text: str) -> None:
+        self.tree[path], self._digest = text.encode(), ""
 
     def _shell(self, arguments: dict[str, Any]) -> Observation:
         result = self.collector.shell(self.tree, arguments["command"], arguments["timeout_s"])
         status: Status = "pass" if result.ok else "fail"
         kind = None if result.ok else result.ended
         shown = say("shell", status, result.why, kind=kind, body=excerpt(result.text) or "no output", cost_s=round(result.wall_s, 3))
-        return shown.model_copy(update={"evidence": {"output": self._log.blobs.put(result.text)}})
+        whole = redact_text(result.text.decode(errors="replace")).encode()
+        return shown.model_copy(update={"evidence": {"output": self._log.blobs.put(whole)}})
 
     def _hypothesis(self, arguments: dict[str, Any]) -> Observation:
         past = [entry.event for entry in self._log.entries]
@@ -118,7 +139,7 @@ class Workbench:
             raise UsageError("settling needs outcome (confirmed | refuted) and observation, the [a-N] that shows it")
         chosen = {key: arguments[key] for key in ("outcome", "observation", "note")}
         self._log.append(events.HypothesisSettled(hypothesis=arguments["id"], **chosen))
-        return say("hypothesis", "pass", f"{arguments['id']} {arguments['outcome']} by {arguments['observation']}")
+        return say("hypothesis", "pass", f"{arguments['id']} {arguments['outcome']} by {arguments['observation']}", body=self._ledger())
 
     def _state(self, arguments: dict[str, Any], number: int, still_open: list[str]) -> Observation:
         if still_open:
@@ -128,14 +149,24 @@ class Workbench:
             raise UsageError("stating needs claim, prediction and check")
         name = f"h-{number}"
         self._log.append(events.HypothesisStated(hypothesis=name, **given))
-        return say("hypothesis", "pass", f"{name} stated")
+        return say("hypothesis", "pass", f"{name} stated", body=self._ledger())
+
+    def _ledger(self) -> str:
+        """Every hypothesis of the session and what became of it."""
+        past = [entry.event for entry in self._log.entries]
+        settled = {e.hypothesis: f"{e.outcome} by {e.observation}" for e in past if isinstance(e, events.HypothesisSettled)}
+        stated = (e for e in past if isinstance(e, events.HypothesisStated))
+        return "\n".join(f"{e.hypothesis} {settled.get(e.hypothesis, 'open')}: {e.claim}" for e in stated)
 
     def _recall(self, arguments: dict[str, Any]) -> Observation:
         words = arguments["query"].lower().split()
         past = [e.event for e in self._log.entries if isinstance(e.event, events.ObservationMade)]
-        lines = [f"[{o.action}] {o.observation.instrument}: {o.observation.headline}" for o in past] + remembered(
-            self._log.folder.parents[1]
-        )
+        asked = next((o for o in past if [o.action] == words), None)
+        if asked is not None:
+            return say("recall", "pass", f"[{asked.action}] whole", body=asked.observation.for_model(self._sparse_metric))
+        learnt = Experience(self._log.folder.parents[1]).all()
+        lines = [f"[{o.action}] {o.observation.instrument}: {o.observation.headline}" for o in past]
+        lines += [f"unverified: {line}" for lesson in learnt for line in lesson.lines()]
         hits = [line for line in lines if any(word in line.lower() for word in words)]
         return say("recall", "pass", f"{len(hits)} hits", body="\n".join(hits[-_MOST_HITS:]))
 

@@ -66,10 +66,8 @@ def sessions(as_json: Json = False) -> None:
         except UsageError as error:
             rows.append((folder.name, "?", "?", f"broken: {error}", "-"))
             continue
-        last = opened.entries[-1].event
-        ending = last.reason if isinstance(last, events.SessionEnded) else next(
-            (e.event.reason for e in reversed(opened.entries) if isinstance(e.event, events.SessionEnded)), "not ended"
-        )  # fmt: skip
+        last = next((e.event for e in reversed(opened.entries) if isinstance(e.event, events.SessionEnded | events.SessionResumed)), None)
+        ending = last.reason if isinstance(last, events.SessionEnded) else "not ended"
         rows.append((header.session, header.task, header.driver, ending, ", ".join(p.id for p in proposals_of(opened)) or "-"))
     heads = ("session", "task", "driver", "ended", "proposals")
     document([dict(zip(heads, row, strict=True)) for row in rows]) if as_json else answer(table(rows, heads))

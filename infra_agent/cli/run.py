@@ -1,7 +1,11 @@
-"""``infra-agent run``."""
+"""``infra-agent run`` and ``infra-agent resume``."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,89 +13,136 @@ from infra_agent.cli.output import Sandbox, answer, document, progress
 from infra_agent.errors import UsageError
 
 if TYPE_CHECKING:
+    from infra_agent.agent.loop import Outcome
     from infra_agent.models.base import Model
-    from infra_agent.session import events
+    from infra_agent.models.price import Price
+    from infra_agent.session.budget import Limits
 
-
-_MOST_FINDINGS = 2
 _SPARSE_HINT = " (the playbook's rules read findings, which a sparse run does not show)"
-
-
-def make_model(name: str, base_url: str | None) -> "Model":
-    """playbook | openai:NAME | manual:DIR. Raises UsageError for any other."""
-    kind, _, rest = name.partition(":")
-    if kind == "playbook":
-        from infra_agent.models.playbook import Playbook
-
-        return Playbook()
-    if kind == "openai" and rest:
-        from infra_agent.models.openai import OpenAI
-
-        return OpenAI(rest, base_url)
-    if kind == "manual" and rest:
-        from infra_agent.models.manual import Manual
-
-        return Manual(Path(rest))
-    raise UsageError(
-        f"unknown model '{name}'; there are: playbook, openai:NAME (with --base-url URL for any compatible server), manual:DIR"
-    )
-
-
-def narrate(event: "events.Event") -> None:
-    """One line of progress for events a person follows."""
-    from infra_agent.session import events
-
-    match event:
-        case events.SessionStarted():
-            progress(f"session {event.session}: task {event.task}, driver {event.driver}, isolation {event.isolation}, {event.platform}")
-            for clause in event.not_held:
-                progress(f"  not held at this isolation: {clause}")
-        case events.ModelRequested(model="manual"):
-            progress(f"  waiting for a reply to a request of {event.messages} messages")
-        case events.HypothesisStated():
-            progress(f"  {event.hypothesis}: {event.claim}; predicted: {event.prediction}")
-        case events.HypothesisSettled():
-            progress(f"  {event.hypothesis} {event.outcome} by {event.observation}{f': {event.note}' if event.note else ''}")
-        case events.ObservationMade(observation=o) if o.instrument not in ("view", "search", "hypothesis", "recall", "propose"):
-            progress(f"  [{event.action}] {o.instrument}: {o.status}{f' ({o.kind})' if o.kind else ''} — {o.headline} ({o.cost_s:.1f} s)")
-            for finding in sorted(o.findings, key=lambda f: -f.magnitude)[:_MOST_FINDINGS]:
-                progress(f"        {finding.where}: {' '.join(finding.message.split())}")
-        case events.ProposalMade():
-            progress(f"proposal: {event.title}")
-        case events.CheckFinished():
-            progress(f"  gate {event.name}: {event.status}")
-        case _:
-            return
+ModelName = Annotated[str, typer.Option(help="playbook | openai:NAME | litellm:PROVIDER/NAME | manual:DIR")]
+BaseUrl = Annotated[str | None, typer.Option(help="server for openai: and litellm: models")]
+Rate = Annotated[str | None, typer.Option(metavar="IN,OUT[,CACHED]", help="US dollars for a million tokens of this model")]
+Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
 
 
 def run(
     task: Annotated[str, typer.Argument(help="task folder, task.toml or task id")],
-    model: Annotated[str, typer.Option(help="playbook | openai:NAME | manual:DIR")] = "playbook",
-    base_url: Annotated[str | None, typer.Option(help="server for openai: models")] = None,
+    model: ModelName = "playbook",
+    base_url: BaseUrl = None,
+    price: Rate = None,
     feedback: Annotated[str, typer.Option(help="dense | sparse: sparse shows the model one metric and no findings")] = "dense",
     max_steps: Annotated[int | None, typer.Option(min=1, help="model calls; default: the task's")] = None,
     budget_usd: Annotated[float | None, typer.Option(min=0, help="stop when replies of known price cost this much")] = None,
     sandbox: Sandbox = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Run the agent on a task until its proposal is judged. Exit 0 when the proposal passed the gate."""
+    """Run the agent on a task until its proposal is judged. Exit 0 when the proposal passed the gate. Ctrl-C parks it."""
     from infra_agent.agent import session
-    from infra_agent.proposal.review import render
-    from infra_agent.proposal.store import find_proposal
+    from infra_agent.cli.live import watching
+    from infra_agent.models import choose
     from infra_agent.session.budget import Limits
     from infra_agent.share import home
     from infra_agent.task.load import load
 
     if feedback not in ("dense", "sparse"):
         raise UsageError(f"--feedback {feedback}: allowed are dense and sparse")
-    if budget_usd is not None and model.startswith("openai:"):
-        raise UsageError(f"--budget-usd: the price of {model} is not known, so the budget could never act; use --max-steps")
     loaded = load(task)
-    chosen = make_model(model, base_url)
-    limits = Limits(max_steps if max_steps is not None else loaded.spec.max_steps, loaded.spec.wall_s, budget_usd)
-    name, outcome = session.run(
-        loaded, chosen, session.driver_of(chosen.name), session.Options(feedback == "sparse", limits, home(), sandbox), narrate
-    )
+    with _parking() as stop, watching() as told:
+        chosen = choose.model(model, base_url, stop=stop)
+        limits = Limits(max_steps if max_steps is not None else loaded.spec.max_steps, loaded.spec.wall_s, budget_usd)
+        known = _price(price, chosen, model, limits)
+        options = session.Options(feedback == "sparse", limits, home(), sandbox, known, stop, model, base_url or "")
+        name, outcome = session.run(loaded, chosen, session.driver_of(chosen.name), options, told)
+    _finish(name, outcome, as_json, _SPARSE_HINT if feedback == "sparse" and model == "playbook" else "")
+
+
+def resume(
+    session_name: Annotated[str, typer.Argument(metavar="SESSION", help="session id, a unique beginning of it, or its folder")],
+    add_budget: Annotated[list[str] | None, typer.Option(help="steps=N, wall=SECONDS or usd=X on top; may be given more than once")] = None,
+    task: Annotated[str | None, typer.Option(help="the task's folder, where its id alone does not find it")] = None,
+    model: Annotated[str | None, typer.Option(help="another model than the session's")] = None,
+    base_url: BaseUrl = None,
+    price: Rate = None,
+    sandbox: Sandbox = "auto",
+    as_json: Json = False,
+) -> None:
+    """Go on with a session that was parked, broke off or reached a limit. What was begun and not finished is not done again unseen."""
+    from infra_agent.agent import session
+    from infra_agent.cli.live import watching
+    from infra_agent.models import choose
+    from infra_agent.proposal.store import Session, session_folder
+    from infra_agent.session.budget import limits_of
+    from infra_agent.session.log import mend, read
+    from infra_agent.share import home
+    from infra_agent.task.load import load
+
+    added = _added(add_budget or [])
+    folder = session_folder(session_name)
+    mend(folder)
+    opened = Session(folder, read(folder))
+    session.resumable(opened.entries, folder.name)
+    header = opened.header
+    named, server = model or header.model, base_url or header.base_url or None
+    limits = limits_of(opened.entries).plus(**added)
+    with _parking() as stop, watching() as told:
+        chosen = choose.model(named, server, goes_on=True, stop=stop)
+        known = _price(price, chosen, named, limits)
+        options = session.Options(header.feedback == "sparse", limits, home(), sandbox, known, stop, named, server or "")
+        outcome = session.resume(load(task or header.task), folder, chosen, session.driver_of(chosen.name), options, told)
+    _finish(folder.name, outcome, as_json, "")
+
+
+def _added(listed: list[str]) -> dict[str, Any]:
+    """``steps=N``, ``wall=S`` and ``usd=X`` as arguments of ``Limits.plus``."""
+    found: dict[str, Any] = {}
+    for text in listed:
+        name, _, number = text.partition("=")
+        key = {"steps": "steps", "wall": "wall_s", "usd": "usd"}.get(name)
+        try:
+            more = int(number) if key == "steps" else float(number)
+        except ValueError:
+            more = 0
+        if key is None or not 0 < more < 1e9:
+            raise UsageError(f"--add-budget {text}: expected steps=N, wall=SECONDS or usd=X")
+        found[key] = more
+    return found
+
+
+def _price(given: str | None, chosen: "Model", name: str, limits: "Limits") -> "Price | None":
+    """What tokens cost; a budget in dollars that could never act is refused."""
+    from infra_agent.models import choose
+    from infra_agent.models.price import Price
+
+    known = Price.parse(given) if given is not None else choose.listed_price(chosen)
+    if limits.usd is not None and known is None and name.startswith(("openai:", "litellm:")):
+        raise UsageError(f"--budget-usd: the price of {name} is not known, so the budget could never act; give --price, or use --max-steps")
+    return known
+
+
+@contextmanager
+def _parking() -> Iterator[threading.Event]:
+    """SIGINT or SIGTERM asks the session to park; a second SIGINT stops it where it stands."""
+    stop = threading.Event()
+
+    def ask(number: int, _: object) -> None:
+        if number == signal.SIGINT and stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        os.write(2, b"infra-agent: parking when this step is done; Ctrl-C once more stops at once\n")  # a stream may be in use right now
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _finish(name: str, outcome: "Outcome", as_json: bool, hint: str) -> None:
+    """Tell how it ended, and exit so."""
+    from infra_agent.proposal.review import render
+    from infra_agent.proposal.store import find_proposal
+
     if as_json:
         document({"session": name, "exit_code": outcome.exit_code, "reason": outcome.reason, "proposal": outcome.proposal})
     elif outcome.proposal:
@@ -99,5 +150,5 @@ def run(
         if outcome.exit_code == 0:
             answer(f"\nApprove:  infra-agent approve {outcome.proposal} --reviewer NAME --reason TEXT")
     if outcome.exit_code:
-        progress(f"infra-agent: {outcome.reason}{_SPARSE_HINT if feedback == 'sparse' and model == 'playbook' else ''}")
+        progress(f"infra-agent: {outcome.reason}{hint}")
     raise typer.Exit(outcome.exit_code)

@@ -73,15 +73,21 @@ def session_folders() -> list[Path]:
 
 def open_session(name: str) -> Session:
     """A session by id, by unique beginning of its id, or by folder. Raises UsageError listing the latest."""
+    folder = session_folder(name)
+    return Session(folder, read(folder))
+
+
+def session_folder(name: str) -> Path:
+    """The folder of a session that is named so, whether it can be read or not. Raises UsageError listing the latest."""
     direct = Path(name)
     if (direct / "session.jsonl").is_file():
-        return Session(direct.resolve(), read(direct))
+        return direct.resolve()
     found = [folder for folder in session_folders() if folder.name.startswith(name)]
     if len(found) != 1:
         latest = ", ".join(folder.name for folder in session_folders()[-5:]) or "none"
         what = "is ambiguous" if found else "is unknown"
         raise UsageError(f"session '{name}' {what}; the latest in {home()}: {latest}")
-    return Session(found[0], read(found[0]))
+    return found[0]
 
 
 def proposals_of(session: Session) -> list[Proposal]:

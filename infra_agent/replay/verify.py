@@ -16,7 +16,7 @@ from infra_agent.judge import seeds
 from infra_agent.judge.measure import Context, observe
 from infra_agent.proposal.store import Proposal, Session, proposals_of
 from infra_agent.session import events
-from infra_agent.session.context import chain, project
+from infra_agent.session.context import Conversation
 from infra_agent.task.spec import TaskSpec
 
 
@@ -73,9 +73,13 @@ def _blobs(session: Session, report: Report) -> None:
 
 def _header(session: Session, report: Report) -> None:
     header = session.header
-    ended = next((e.event for e in session.entries if isinstance(e.event, events.SessionEnded)), None)
-    if ended:
-        report.expect("secret commitment", seeds.commitment(bytes.fromhex(ended.secret)) == header.secret_commitment, "session.ended")
+    committed = header.secret_commitment
+    for entry in session.entries:
+        if isinstance(entry.event, events.SessionResumed):
+            committed = entry.event.secret_commitment
+        if isinstance(entry.event, events.SessionEnded):
+            agrees = seeds.commitment(bytes.fromhex(entry.event.secret)) == committed
+            report.expect("secret commitment", agrees, f"line {entry.seq + 1}, session.ended")
     for name in (header.spec, header.policy, header.base_files, header.system_prompt, header.brief, header.tools):
         session.blobs.get(name)
     report.carried.update({"versions": len(header.versions), "machine facts": len(header.machine)})
@@ -85,10 +89,11 @@ def _requests(session: Session, report: Report) -> None:
     """The digest of each request follows from the log before it."""
     spec = _spec(session)
     metric = f"error.{spec.metric.stage}@{spec.metric.case}" if session.header.feedback == "sparse" else None
+    conversation = Conversation(session.blobs, metric)
     for entry in session.entries:
         if isinstance(entry.event, events.ModelRequested):
-            messages = project(session.entries[: entry.seq], session.blobs, metric)
-            report.expect("model requests", chain(session.header.tools, messages) == entry.event.digest, f"line {entry.seq + 1}")
+            conversation.read(session.entries, entry.seq)
+            report.expect("model requests", conversation.request()[1] == entry.event.digest, f"line {entry.seq + 1}")
         elif isinstance(entry.event, events.ModelReplied):
             report.carried["model replies"] += 1
 

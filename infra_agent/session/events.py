@@ -26,6 +26,9 @@ class SessionStarted(Frozen):
     """Digest of the blob with the names of the public and held-out cases; no message shows it."""
     driver: str
     """person | model:<name> | playbook | unknown."""
+    model: str = ""
+    """The model as the command line names it, to go on with."""
+    base_url: str = ""
     feedback: Literal["dense", "sparse"]
     level: Literal["L0", "L1", "L2"]
     isolation: Isolation
@@ -51,11 +54,16 @@ class SessionStarted(Frozen):
 
 
 class SessionResumed(Frozen):
-    """A torn last line was cut and the session went on."""
+    """The session went on after a crash, a limit or a park."""
 
     type: Literal["session.resumed"] = "session.resumed"
     dropped_bytes: int
+    """Of a last line that was cut off."""
     last_seq: int
+    secret_commitment: str
+    """Of the secret that decides every seed from here on: the earlier one may be known, or lost."""
+    limits: dict[str, float | int | None]
+    driver: str
 
 
 class SessionEnded(Frozen):
@@ -107,6 +115,25 @@ class ModelReplied(Frozen):
     raw: str | None = None
     """Digest of the blob with the provider's own reply."""
     waited_s: float = 0.0
+    reasoning: str = ""
+    """What it thought aloud, where the provider shows it; not sent back."""
+
+
+class ModelFailed(Frozen):
+    """A request that was given up."""
+
+    type: Literal["model.failed"] = "model.failed"
+    request: str
+    reason: str
+    waited_s: float
+
+
+class ContextElided(Frozen):
+    """From here on the model is shown only the headlines of these actions' observations; ``recall`` shows them whole."""
+
+    type: Literal["context.elided"] = "context.elided"
+    actions: tuple[str, ...]
+    reason: str
 
 
 class ActionProposed(Frozen):
@@ -270,7 +297,8 @@ class Note(Frozen):
 
 
 Event = Annotated[
-    SessionStarted | SessionResumed | SessionEnded | ModelRequested | ModelReplied | ActionProposed | GateDecided
+    SessionStarted | SessionResumed | SessionEnded | ModelRequested | ModelReplied | ModelFailed | ContextElided
+    | ActionProposed | GateDecided
     | ApprovalRequested | ApprovalGiven | ExecStarted | ExecFinished | ObservationMade | HypothesisStated
     | HypothesisSettled | ProposalMade | CheckStarted | CheckFinished | VerdictGiven | ReviewDecided | Merged | Note,
     Field(discriminator="type"),

@@ -149,6 +149,32 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def mend(folder: Path) -> int:
+    """Make a log that a crash cut off readable again; returns the bytes of a torn last line, which are gone. Only ``resume`` does this.
+
+    Nothing whole is ever taken away: a log that ends before HEAD, or has a changed line, stays broken. Without a HEAD only the very
+    first line may be there, since HEAD is written with it. Raises UsageError for a log without a whole line.
+    """
+    path = folder / "session.jsonl"
+    try:
+        with open(path, "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            data = file.read()
+            whole = data.rfind(b"\n") + 1
+            entries = list(_entries(path, data[:whole]))
+            if not entries:
+                raise UsageError(f"session {folder.name}: nothing was recorded before it broke off; run the task again")
+            file.truncate(whole)
+            os.fsync(file.fileno())
+            if not (folder / "HEAD").is_file() and len(entries) == 1:
+                (folder / "HEAD").write_bytes(_head_bytes(0, entries[0].hash))
+    except BlockingIOError as error:
+        raise UsageError(f"session {folder.name} is being written by another process") from error
+    except OSError as error:
+        raise UsageError(f"{folder}: not a session ({error.strerror})") from error
+    return len(data) - whole
+
+
 def envelope(event: Event, seq: int, previous: str) -> dict[str, Any]:
     """The line of an event; secrets are gone before anything is digested."""
     data = redact(event.model_dump(mode="json"))

@@ -3,8 +3,6 @@
 import json
 import os
 import subprocess
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -175,27 +173,6 @@ def test_missing_bubblewrap_exits_6_and_leaves_no_session(cli: Cli, task: Task, 
     if BACKENDS["landlock"].refusal() is None:  # then the next best is taken, and said
         left_to_it = cli("run", str(task.folder), PATH=str(tools))
         assert "isolation partial" in left_to_it.stderr and "not held at this isolation: no namespaces" in left_to_it.stderr
-
-
-def test_an_interrupt_ends_a_readable_session(task: Task, tmp_path: Path, home: Path) -> None:
-    import signal
-    import sys
-
-    root = Path(__file__).resolve().parents[2]
-    env = {**os.environ, "PYTHONPATH": str(root)}
-    argv = [sys.executable, "-m", "infra_agent.cli.main", "run", str(task.folder), "--model", f"manual:{tmp_path / 'empty'}"]
-    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 - a test run in the background ignores it, and so would its child
-    process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, preexec_fn=heard)
-    threading.Timer(60, process.kill).start()
-    while not (tmp_path / "empty" / "request-0001.json").exists() and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 130, said
-    from infra_agent.proposal.store import open_session
-    from infra_agent.replay.verify import verify
-
-    assert verify(open_session(next((home / "sessions").iterdir()).name)).agrees
 
 
 def test_doctor_tables(cli: Cli) -> None:
