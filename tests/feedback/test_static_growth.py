@@ -106,8 +106,9 @@ def test_every_target_gives_every_figure(ask: Ask, target: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def cubins() -> dict[str, bytes]:
-    """Cubins of the fixtures, compiled in a process of their own by Triton itself."""
+def cubins(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Cubins of the fixtures, compiled in a process of their own by Triton itself; one in its cache may name another checkout's files."""
+    import os
     import subprocess
     import sys
 
@@ -126,7 +127,8 @@ sys.stdout.buffer.write(repr([one.asm['cubin'] for one in made]).encode())
 """
     import ast
 
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, check=True)
+    fresh = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton"))}
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, check=True, env=fresh)
     return dict(zip(("four", "eight", "copies"), ast.literal_eval(done.stdout.decode()), strict=True))
 
 

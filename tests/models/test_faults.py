@@ -5,12 +5,13 @@ import importlib.util
 import io
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from infra_agent.errors import ContextError, ModelError
-from infra_agent.models import choose
+from infra_agent.models import choose, faults
 from infra_agent.models.base import Model, Reply
 from infra_agent.models.litellm import LiteLLM
 from infra_agent.models.openai import OpenAI
@@ -116,3 +117,10 @@ def test_models_are_named_on_the_command_line(tmp_path: Path) -> None:
     assert choose.model("playbook").name == "playbook" and choose.model(f"manual:{tmp_path}").name == "manual"
     with pytest.raises(Exception, match="unknown model 'oracle'; there are: playbook"):
         choose.model("oracle")
+
+
+def test_retry_after_in_each_of_its_forms() -> None:
+    now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    dates = {"Thu, 01 Jan 2026 12:00:20 GMT": 20.0, "Thu, 01 Jan 2026 11:00:00 GMT": 0.0, "Thu, 01 Jan 2026 12:00:05 -0000": 5.0}
+    for text, wanted in {**dates, "7": 7.0, " 1.5 ": 1.5, "": None, "soon": None, "-3": None}.items():
+        assert faults.seconds(text, now) == wanted, text

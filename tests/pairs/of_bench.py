@@ -44,7 +44,9 @@ def pair(seed: int) -> Pair:
             text += f"\n\ndef {name}(size):\n{body}"
         texts.append(text)
     trees = [{"work/__init__.py": b"", "work/parts.py": text.encode(), "measure.py": _MEASURE.encode()} for text in texts]
-    return Pair("bench", trees[0], trees[1], ("slower_figure",), rf"^measure\.py: slower_figure: {slow}: ", {}, f"{slow}: {family}")
+    return Pair(
+        "bench", trees[0], trees[1], ("slower_figure",), rf"^measure\.py: slower_figure: {slow}: ", {"runs": 10}, f"{slow}: {family}"
+    )
 
 
 def _slowed(rng: random.Random, family: str, body: str, work: int) -> str:
