@@ -1,7 +1,6 @@
 """A session on a terminal while it runs: goal, steps, cost, hypotheses, the last observation and the gate, redrawn in place."""
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,6 +8,8 @@ from dataclasses import dataclass, field
 from infra_agent.cli.narrate import narrate
 from infra_agent.cli.output import visible
 from infra_agent.session import events
+from infra_agent.session.budget import Budget, Limits
+from infra_agent.session.events import Usage
 
 _WIDTH = 160
 _MARKS = {"confirmed": "+", "refuted": "-", "open": "?"}
@@ -20,12 +21,7 @@ class View:
 
     limits: dict[str, float | int | None] = field(default_factory=dict)
     head: str = ""
-    steps: int = 0
-    input_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
-    usd: float | None = None
-    waited_s: float = 0.0
+    ledger: Budget = field(default_factory=lambda: Budget(Limits()))
     doing: str = ""
     last: str = ""
     findings: tuple[str, ...] = ()
@@ -33,7 +29,6 @@ class View:
     """Id -> outcome and claim."""
     checks: list[str] = field(default_factory=list)
     said: str = ""
-    _began: float = field(default_factory=time.monotonic)
 
     def take(self, event: events.Event) -> None:
         """Change what is shown."""
@@ -56,14 +51,12 @@ class View:
     def _model(self, event: events.Event) -> None:
         match event:
             case events.ModelRequested():
-                self.steps, self.doing = self.steps + 1, f"{event.model} is asked ({event.messages} messages)"
-            case events.ModelReplied(usage=used):
-                self.input_tokens += used.input_tokens or 0
-                self.cached_tokens += used.cached_tokens or 0
-                self.output_tokens += used.output_tokens or 0
-                self.waited_s += event.waited_s
-                self.usd = self.usd if used.cost_usd is None else (self.usd or 0.0) + used.cost_usd
+                self.ledger.steps += 1
+                self.doing = f"{event.model} is asked ({event.messages} messages)"
+            case events.ModelReplied():
+                self.ledger.book(event.usage, event.waited_s)
             case events.ModelFailed():
+                self.ledger.book(Usage(), event.waited_s)
                 self.said = f"the model failed: {event.reason}"
 
     def _work(self, event: events.Event) -> None:
@@ -86,11 +79,11 @@ class View:
 
     def lines(self) -> list[str]:
         """The screen, line by line."""
-        most = self.limits.get("steps")
-        price = "price unknown" if self.usd is None else f"${self.usd:.2f}"
-        tokens = f"{self.input_tokens} tokens in ({self.cached_tokens} cached), {self.output_tokens} out"
-        spent = f"step {self.steps}{f' of {most}' if most else ''}   {tokens}   {price}   {time.monotonic() - self._began:.0f} s"
-        shown = [self.head, f"{spent}, {self.waited_s:.0f} s of them waiting", f"now: {self.doing}"]
+        most, ledger = self.limits.get("steps"), self.ledger
+        price = "price unknown" if ledger.usd is None else f"${ledger.usd:.2f}"
+        tokens = f"{ledger.input_tokens} tokens in ({ledger.cached_tokens} cached), {ledger.output_tokens} out"
+        spent = f"step {ledger.steps}{f' of {most}' if most else ''}   {tokens}   {price}   {ledger.wall_s:.0f} s"
+        shown = [self.head, f"{spent}, {ledger.waited_s:.0f} s of them waiting", f"now: {self.doing}"]
         shown += [f"  {_MARKS.get(outcome, '?')} {name} {outcome}: {claim}" for name, (outcome, claim) in self.hypotheses.items()]
         shown += [self.last, *(f"        {finding}" for finding in self.findings)] if self.last else []
         shown += [f"gate: {', '.join(self.checks)}"] if self.checks else []
