@@ -162,7 +162,7 @@ def _one_piece(rng: random.Random) -> Pair:
             sum(len(json.dumps(row)) for row in ROWS)
     """
     wrong = ("sum(len(json.dumps(row)) for row in ROWS)", "json.dumps(ROWS)  # here")
-    return _pair(rng, body, wrong, ("gil_held",), r"\bencoder", "one call of json.dumps on everything")
+    return _pair(rng, body, wrong, ("gil_held",), r"\b(encoder|without a symbol)", "one call of json.dumps on everything")
 
 
 def _backtracks(rng: random.Random) -> Pair:
@@ -179,7 +179,7 @@ def _backtracks(rng: random.Random) -> Pair:
             re.match("{letter}+!", TEXT)
     """
     wrong = (f're.match("{letter}+!", TEXT)', f're.search("{letter}+!", TEXT)  # here')
-    return _pair(rng, body, wrong, ("gil_held",), r"\b(_?sre|pattern)", "a regular expression that backtracks")
+    return _pair(rng, body, wrong, ("gil_held",), r"\b(_?sre|pattern|without a symbol)", "a regular expression that backtracks")
 
 
 def _spins(rng: random.Random) -> Pair:
