@@ -104,7 +104,7 @@ def _long(line: Line, wall_ns: int) -> list[int]:
 
 def _held(key: Key, line: Line, long: list[int], wall_ns: int, refusal: str) -> dict[str, Any]:
     function, inside = spy.functions([sample for sample in line.samples if spy.called(sample[0])])  # Python code would have given way
-    who = f"{function} called here" if function else "this line" if refusal or not line.samples else "this line, in C code without a symbol,"
+    who = f"{function} called here" if function else "this line" if refusal or not line.samples else "C code without a symbol here"
     within = f", mostly in {inside}" if inside else ""
     unnamed = f"; the C function cannot be named: {refusal}" if refusal else ""
     share = sum(long) / wall_ns
