@@ -132,7 +132,6 @@ class Loop:
             try:
                 return self._ask_once()
             except ContextError as error:
-                self._conversation.read(self._log.entries)
                 actions = self._conversation.elidable()
                 if not actions:
                     raise

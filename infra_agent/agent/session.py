@@ -147,12 +147,15 @@ def resumable(entries: list[Entry], name: str) -> None:
         raise UsageError(f"session {name}: {', '.join(sorted(waiting))} waits for a person: infra-agent approve or reject comes first")
 
 
-def resume(task: Task, folder: Path, model: Model, driver: str, options: Options, on_entry: Callable[[events.Event], None]) -> Outcome:
+def resume(
+    task: Task, folder: Path, model: Model, driver: str, options: Options, on_entry: Callable[[events.Event], None], dropped: int = 0
+) -> Outcome:
     """Go on with a session where it stopped. Nothing that was begun is done again unseen: the model is told that it was not carried out.
 
-    ``options.limits`` are the session's in all. Raises UsageError where it cannot be, or its task is another by now.
+    ``options.limits`` are the session's in all; ``dropped``: bytes that mending it took before. Raises UsageError where it cannot be,
+    or its task is another by now.
     """
-    dropped = mend(folder)
+    dropped += mend(folder)
     with SessionLog(folder, on_entry) as log:
         resumable(log.entries, folder.name)
         header = log.entries[0].event

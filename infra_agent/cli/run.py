@@ -78,7 +78,7 @@ def resume(
 
     added = _added(add_budget or [])
     folder = session_folder(session_name)
-    mend(folder)
+    dropped = mend(folder)
     opened = Session(folder, read(folder))
     session.resumable(opened.entries, folder.name)
     header = opened.header
@@ -88,7 +88,7 @@ def resume(
         chosen = choose.model(named, server, goes_on=True, stop=stop)
         known = _price(price, chosen, named, limits)
         options = session.Options(header.feedback == "sparse", limits, home(), sandbox, known, stop, named, server or "")
-        outcome = session.resume(load(task or header.task), folder, chosen, session.driver_of(chosen.name), options, told)
+        outcome = session.resume(load(task or header.task), folder, chosen, session.driver_of(chosen.name), options, told, dropped)
     _finish(folder.name, outcome, as_json, "")
 
 
