@@ -24,12 +24,17 @@ MASK = "[redacted]"
 
 def _environment_values() -> list[str]:
     """Values of environment variables whose name says that they are secret."""
-    return [value for name, value in os.environ.items() if _NAMED.search(name) and len(value) >= _SHORTEST]
+    named = [os.environ[name] for name in os.environ if _NAMED.search(name)]
+    return [value for value in named if len(value) >= _SHORTEST]
 
 
 def redact_text(text: str) -> str:
     """``text`` with known forms of keys, and the secrets of this process's environment, masked."""
-    for value in _environment_values():
+    return _redact_text(text, _environment_values())
+
+
+def _redact_text(text: str, values: list[str]) -> str:
+    for value in values:
         text = text.replace(value, MASK)
     for pattern in (*_PATTERNS, _IN_URL):
         text = pattern.sub(MASK, text)
@@ -38,12 +43,16 @@ def redact_text(text: str) -> str:
 
 def redact(value: Any) -> Any:
     """The same through lists and dictionaries; keys stay as they are."""
+    return _redact(value, _environment_values())
+
+
+def _redact(value: Any, values: list[str]) -> Any:
     if isinstance(value, str):
-        return redact_text(value)
+        return _redact_text(value, values)
     if isinstance(value, dict):
-        return {key: redact(item) for key, item in value.items()}
+        return {key: _redact(item, values) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [redact(item) for item in value]
+        return [_redact(item, values) for item in value]
     return value
 
 
