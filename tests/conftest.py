@@ -15,9 +15,10 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fresh INFRA_AGENT_HOME, and no key in the environment."""
+    """A fresh INFRA_AGENT_HOME, no policy of the user's, and no key in the environment."""
     folder = tmp_path / "home"
     folder.mkdir()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("INFRA_AGENT_HOME", str(folder))
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     return folder

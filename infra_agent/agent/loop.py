@@ -1,7 +1,7 @@
 """The loop: model, gate, cage, judge, in that order, until a proposal is judged or a limit is reached."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -100,6 +100,10 @@ class Loop:
 
     def _steps(self) -> Outcome:
         silent = 0
+        for asked, given in self._decided():
+            outcome = self._go_on(asked, given)
+            if outcome is not None:
+                return outcome
         while True:
             reply = self._ask()
             if not reply.tool_calls:
@@ -169,17 +173,36 @@ class Loop:
         self._log.append(events.ActionProposed(action=action, call=call.id, tool=call.name, arguments=arguments, problem=problem))
         if problem:
             return self._observe(action, call.name, arguments, say(call.name, "fail", problem, kind="bad_arguments"))
-        decision = self._setting.policy.decide(describe(call.name, arguments, self._spec, frozenset(self._bench.base_tree)))
+        policy = self._setting.policy
+        decision = policy.decide(describe(call.name, arguments, self._spec, frozenset(self._bench.base_tree), policy.detector))
         self._log.append(events.GateDecided(action=action, decision=decision.ruling, rule=decision.rule, reason=decision.reason))
         if decision.ruling != "allow":
             return self._refuse(action, call.name, arguments, decision)
-        if call.name == "propose":
+        return self._carry_out(action, call.name, arguments)
+
+    def _carry_out(self, action: str, tool: str, arguments: dict[str, Any]) -> Outcome | None:
+        """An action that the policy, or a person, allows."""
+        if tool == "propose":
             return self._propose(action, arguments)
-        self._log.append(events.ExecStarted(action=action, program=call.name, tree=self._bench.tree_digest, arguments=arguments))
-        observation, records = self._bench.run(call.name, arguments)
+        self._log.append(events.ExecStarted(action=action, program=tool, tree=self._bench.tree_digest, arguments=arguments))
+        observation, records = self._bench.run(tool, arguments)
         self._log.append(events.ExecFinished(action=action, ended=observation.status, seconds=observation.cost_s))
         kept = {name: self._log.blobs.put(data) for name, data in records.items()}
-        return self._observe(action, call.name, arguments, observation, kept)
+        return self._observe(action, tool, arguments, observation, kept)
+
+    def _decided(self) -> Iterator[tuple[events.ActionProposed, events.ApprovalGiven]]:
+        """Actions that a person decided on while the session was parked, and of which nothing was done since."""
+        past = [entry.event for entry in self._log.entries]
+        begun = {e.action for e in past if isinstance(e, events.ExecStarted | events.ObservationMade | events.ProposalMade)}
+        proposed = {e.action: e for e in past if isinstance(e, events.ActionProposed)}
+        yield from [(proposed[e.action], e) for e in past if isinstance(e, events.ApprovalGiven) and e.action not in begun]
+
+    def _go_on(self, asked: events.ActionProposed, given: events.ApprovalGiven) -> Outcome | None:
+        """Carry out what was approved; of what was rejected the model is told so."""
+        if given.decision == "approve":
+            return self._carry_out(asked.action, asked.tool, asked.arguments)
+        said = say(asked.tool, "fail", f"rejected by a person, {given.reviewer}: {given.reason}", kind="denied")
+        return self._observe(asked.action, asked.tool, asked.arguments, said)
 
     def _observe(
         self, action: str, tool: str, arguments: dict[str, Any], observation: Observation, records: dict[str, str] | None = None
@@ -204,7 +227,8 @@ class Loop:
         """deny is an observation; abort ends the session; ask parks it."""
         if decision.ruling == "ask":
             self._log.append(events.ApprovalRequested(action=action, reason=decision.reason))
-            return Outcome(ParkError.exit_code, f"parked: {action} needs a person ({decision.rule}: {decision.reason})")
+            how = f"infra-agent approve {self._log.folder.name}/{action} (or reject), then infra-agent resume {self._log.folder.name}"
+            return Outcome(ParkError.exit_code, f"parked: {action} needs a person ({decision.rule}: {decision.reason}): {how}")
         said = say(tool, "fail", f"{decision.ruling} by rule {decision.rule}: {decision.reason}", kind="denied")
         outcome = self._observe(action, tool, arguments, said)
         return Outcome(1, f"aborted by rule {decision.rule}: {decision.reason}") if decision.ruling == "abort" else outcome
@@ -227,7 +251,7 @@ class Loop:
         self._log.append(events.CheckStarted(proposal=identity, secret_commitment=seeds.commitment(secret)))
         gate = ProposalGate(
             self._bench.collector, self._bench.repository, self._bench.base, self._log.blobs.put,
-            self._finished(identity),
+            self._finished(identity), self._setting.policy.isolation,
         )  # fmt: skip
         judged = gate.judge(patch)
         given = events.VerdictGiven(proposal=identity, patch=kept, verdict=judged.verdict, seconds=round(judged.seconds, 3))

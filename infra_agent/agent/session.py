@@ -21,6 +21,7 @@ from infra_agent.judge import audit_record, seeds
 from infra_agent.judge.collector import Collector
 from infra_agent.models.base import Model
 from infra_agent.models.price import Price
+from infra_agent.proposal.approval import account
 from infra_agent.session import events
 from infra_agent.session.budget import Budget, Limits
 from infra_agent.session.log import Blobs, Entry, SessionLog, mend
@@ -93,7 +94,8 @@ def _header(
         platform=collector.platform,
         audited=audit_record.passed(task, options.home),
         spec=blobs.put(canonical.encode(task.spec.model_dump(mode="json"))),
-        policy=blobs.put(policies.DEFAULT.read_bytes()),
+        policy=blobs.put(policies.for_task(task.folder).encoded()),
+        operator=account(),
         system_prompt=blobs.put(brief.system_prompt().encode()),
         brief=blobs.put(brief.brief(task.spec, tree, options.sparse, lessons).encode()),
         tools=blobs.put(canonical.encode(shown)),
@@ -126,7 +128,9 @@ def _loop(
     collector: Collector, repo: Repository, base: str, log: SessionLog, model: Model, options: Options, secret: bytes, budget: Budget
 ) -> Loop:
     sparse = collector.task.spec.sparse_metric if options.sparse else None
-    policy = policies.parse(policies.DEFAULT.read_text(), str(policies.DEFAULT))
+    header = log.entries[0].event
+    assert isinstance(header, events.SessionStarted)
+    policy = policies.pinned(log.blobs.get(header.policy))
     bench = Workbench(collector, repo, base, log, sparse)
     return Loop(Setting(model, policy, sparse, secret, options.price, options.stop), bench, log, budget)
 

@@ -69,6 +69,9 @@ class Propose(Frozen):
 
     title: str = Field(max_length=72, pattern=r"^[^\r\n]+$", description="imperative, as a commit's first line")
     summary: str = Field(description="what was wrong, what changed, which observation shows it")
+    risk: Literal["", "low", "medium", "high", "critical"] = Field(
+        default="", description="your estimate of the risk of merging it; it can only raise what the change itself tells"
+    )
 
 
 TOOLS: dict[str, type[Frozen]] = {

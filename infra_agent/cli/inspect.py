@@ -78,8 +78,8 @@ def proposals(as_json: Json = False) -> None:
     from infra_agent.proposal.store import all_proposals
 
     listed, unreadable = all_proposals()
-    for name in unreadable:
-        progress(f"session {name} cannot be read; see: infra-agent replay {name}")
+    for name, why in unreadable.items():
+        progress(f"session {name} cannot be read: {why}")
     rows = [(p.id, p.state, p.session.header.task, p.session.header.session, p.made.title) for p in listed]
     heads = ("proposal", "state", "task", "session", "title")
     document([dict(zip(heads, row, strict=True)) for row in rows]) if as_json else answer(table(rows, heads))

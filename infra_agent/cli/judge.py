@@ -90,6 +90,7 @@ def gate(
 ) -> None:
     """Judge any patch with every check of the gate. Exit 0 pass, 1 fail, 3 inconclusive."""
     from infra_agent.agent.loop import EXIT
+    from infra_agent.gates import policy
     from infra_agent.gates.proposal import ProposalGate
     from infra_agent.judge import seeds
     from infra_agent.judge.collector import Collector
@@ -103,9 +104,8 @@ def gate(
     repo, base = repository.for_task(loaded, home())
     with Collector(loaded, seeds.new_secret(), sandbox) as collector:
         began = time.monotonic()
-        proposal_gate = ProposalGate(
-            collector, repo, base, lambda record: "", None if as_json else lambda check: progress(check_line(check))
-        )
+        told = None if as_json else lambda check: progress(check_line(check))
+        proposal_gate = ProposalGate(collector, repo, base, lambda record: "", told, policy.for_task(loaded.folder).isolation)
         judged = proposal_gate.judge(data)
     verdict = judged.verdict
     if as_json:

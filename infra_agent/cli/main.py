@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from infra_agent import __version__
-from infra_agent.cli import approve, doctor, experience, inspect, judge, replay, run
+from infra_agent.cli import approve, doctor, experience, inspect, judge, policy, replay, run
 from infra_agent.cli.output import answer, progress
 from infra_agent.errors import InfraAgentError
 
@@ -38,6 +38,7 @@ for command in (
 
 
 app.add_typer(experience.app, name="experience")
+app.add_typer(policy.app, name="policy")
 
 
 def main() -> None:

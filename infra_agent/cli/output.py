@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 Sandbox = Annotated[str, typer.Option(help="auto | bubblewrap | landlock | open: what walls the code off; auto never picks open")]
+_STYLES = (("diff --git", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"), ("Verdict:", "bold"), ("Risk:", "bold yellow"))
+"""First letters of a line of a review -> how it is shown on a terminal."""
 _HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
@@ -27,6 +29,20 @@ def answer(text: str) -> None:
     """The answer, for a person."""
     sys.stdout.write(visible(text) + "\n")
     sys.stdout.flush()
+
+
+def page(text: str) -> None:
+    """The answer, for a person: coloured and in a pager on a terminal, plain where it is piped."""
+    if not sys.stdout.isatty():
+        answer(text)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    with console.pager(styles=True):
+        for line in visible(text).split("\n"):
+            console.print(Text(line, style=next((style for sign, style in _STYLES if line.startswith(sign)), "")))
 
 
 def document(value: Any) -> None:

@@ -13,6 +13,7 @@ from infra_agent.judge.records import RanRecord
 from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.tensors import CompareRecord
 from infra_agent.judge.verdict import decide
+from infra_agent.session.observation import Isolation
 from infra_agent.session.verdict import Check, Verdict
 from infra_agent.task.repository import PatchError, Repository
 from infra_agent.task.spec import Static, TaskSpec, Timing
@@ -42,11 +43,21 @@ class Judged:
 class ProposalGate:
     """Judges patches of one task. ``store`` keeps a record's bytes and returns their digest."""
 
-    def __init__(self, collector: Collector, repository: Repository, base: str, store: Store, on_check: OnCheck | None = None) -> None:
+    def __init__(
+        self,
+        collector: Collector,
+        repository: Repository,
+        base: str,
+        store: Store,
+        on_check: OnCheck | None = None,
+        least: Isolation | None = None,
+    ) -> None:
+        """``least``: the isolation that the policy asks for; None for the shipped policy's."""
         self._collector = collector
         self._repository = repository
         self._base = base
         self._store = store
+        self._least = least or policy.shipped().isolation
         self._on_check = on_check or (lambda check: None)
         self._done: list[Check] = []
         self._base_products: CompareRecord | None = None
@@ -60,7 +71,7 @@ class ProposalGate:
         began = time.monotonic()
         self._collector.fresh_cages()
         self._done = []
-        self._add(checks.isolation(self._collector.isolation, policy.default().isolation))
+        self._add(checks.isolation(self._collector.isolation, self._least))
         base_tree = self.base_tree()
         patch, tree = self._apply(patch)
         if tree is not None and self._reads_well(patch, frozenset(base_tree)):

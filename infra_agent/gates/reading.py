@@ -53,6 +53,8 @@ def _out_of_scope(change: FileChange, spec: TaskSpec, base_paths: frozenset[str]
         return f"{change.path} is binary: nobody can review it"
     if set(change.modes) - _REGULAR:
         return f"{change.path} is not a regular file (mode {', '.join(change.modes)})"
+    if len(set(change.modes)) > 1:
+        return f"{change.path} changes its mode ({' to '.join(change.modes)}): files in a cage are all plain, so nothing could judge it"
     if matches(change.path, _ALWAYS_PROTECTED):
         return f"{change.path} decides what else runs; no patch may touch it"
     if change.path in base_paths and matches(change.path, spec.edit.protected):

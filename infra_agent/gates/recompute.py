@@ -102,7 +102,7 @@ def _isolation_faults(verdict: Verdict, header: events.SessionStarted, blobs: Bl
     """The isolation is the session's, and is ruled on by the session's policy."""
     if verdict.isolation != header.isolation:
         return [f"isolation {verdict.isolation}, but the session ran at {header.isolation}"]
-    least = policy.parse(blobs.get(header.policy).decode(), "the session's policy").isolation
+    least = policy.pinned(blobs.get(header.policy)).isolation
     stated = next((check for check in verdict.checks if check.name == "isolation"), None)
     return [] if stated == checks.isolation(verdict.isolation, least) else ["check isolation does not follow from the isolation"]
 

@@ -5,12 +5,20 @@ from pathlib import Path
 from typing import TypeVar
 
 from infra_agent.errors import UsageError
+from infra_agent.gates.policy import Policy, pinned
+from infra_agent.gates.risk import TIERS, Risk, assess
 from infra_agent.session import events
 from infra_agent.session.log import Blobs, BrokenLogError, Entry, read
 from infra_agent.share import home
+from infra_agent.task.patch import changes
 
 _ID_DIGITS = 12
 T = TypeVar("T")
+
+
+def person(name: str) -> str:
+    """A reviewer's name as it is compared."""
+    return " ".join(name.casefold().split())
 
 
 def proposal_id(entry: Entry) -> str:
@@ -41,23 +49,45 @@ class Session:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposal with its verdict, and the last decision on it."""
+    """A proposal with its verdict, and every decision on it."""
 
     id: str
     session: Session
     entry: Entry
     made: events.ProposalMade
     verdict: events.VerdictGiven | None
-    review: events.ReviewDecided | None
+    reviews: tuple[events.ReviewDecided, ...]
     merged: events.Merged | None
 
     @property
+    def policy(self) -> Policy:
+        """The policy that the session pinned."""
+        return pinned(self.session.blobs.get(self.session.header.policy))
+
+    @property
+    def risk(self) -> Risk:
+        """The risk of the change by the pinned detectors; the model's own estimate can only raise it."""
+        stated = self.made.risk if self.made.risk in TIERS else None
+        return assess(changes(self.session.blobs.get(self.made.patch)), self.policy.detector, stated)
+
+    @property
+    def approvals(self) -> tuple[events.ReviewDecided, ...]:
+        """One of each person since the last rejection: the last word of each. Names that differ by case or blanks are one person's."""
+        found: dict[str, events.ReviewDecided] = {}
+        for review in self.reviews:
+            found = {**found, person(review.reviewer): review} if review.decision == "approve" else {}
+        return tuple(found.values())
+
+    @property
     def state(self) -> str:
-        """merged | approved | rejected | passed | failed | inconclusive | unjudged."""
+        """merged | approved | approved by N of M | rejected | passed | failed | inconclusive | unjudged."""
         if self.merged:
             return "merged"
-        if self.review:
-            return {"approve": "approved", "reject": "rejected"}[self.review.decision]
+        if self.reviews and self.reviews[-1].decision == "reject":
+            return "rejected"
+        if self.approvals:
+            wanted = self.policy.approval_of(self.risk.tier).approvers
+            return "approved" if len(self.approvals) >= wanted else f"approved by {len(self.approvals)} of {wanted}"
         return (
             {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive"}[self.verdict.verdict.decision]
             if self.verdict
@@ -101,7 +131,7 @@ def proposals_of(session: Session) -> list[Proposal]:
             reviews = [e for e in later if isinstance(e, events.ReviewDecided) and e.proposal == identity]
             merges = [e for e in later if isinstance(e, events.Merged) and e.proposal == identity]
             listed.append(
-                Proposal(identity, session, entry, entry.event, _last(verdicts), _last(reviews), _last(merges)),
+                Proposal(identity, session, entry, entry.event, _last(verdicts), tuple(reviews), _last(merges)),
             )
     return listed
 
@@ -110,15 +140,15 @@ def _last(items: list[T]) -> T | None:
     return items[-1] if items else None
 
 
-def all_proposals() -> tuple[list[Proposal], list[str]]:
-    """Proposals of every session that can be read, and the names of the sessions that cannot (broken, or being written)."""
+def all_proposals() -> tuple[list[Proposal], dict[str, str]]:
+    """Proposals of every session that can be read, and name -> why of the sessions that cannot (broken, or being written)."""
     listed: list[Proposal] = []
-    unreadable = []
+    unreadable = {}
     for folder in session_folders():
         try:
             listed += proposals_of(Session(folder, read(folder)))
-        except BrokenLogError:
-            unreadable.append(folder.name)
+        except BrokenLogError as error:
+            unreadable[folder.name] = str(error)
     return listed, unreadable
 
 
@@ -128,6 +158,6 @@ def find_proposal(name: str, whole: bool = False) -> Proposal:
     found = [p for p in listed if p.id == name or (not whole and p.id.startswith(name))]
     if len(found) != 1:
         latest = ", ".join(p.id for p in listed[-5:]) or "none"
-        broken = f"; sessions that cannot be read: {', '.join(unreadable)}" if unreadable else ""
+        broken = f"; sessions that cannot be read: {'; '.join(unreadable.values())}" if unreadable else ""
         raise UsageError(f"proposal '{name}' {'is ambiguous' if found else 'is unknown'}; the latest in {home()}: {latest}{broken}")
     return found[0]

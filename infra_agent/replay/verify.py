@@ -60,6 +60,7 @@ def verify(session: Session) -> Report:
     _observations(session, report)
     for proposal in proposals_of(session):
         _proposal(proposal, report)
+        _merge_checks(proposal, report)
     _unfinished(session, report)
     return report
 
@@ -101,16 +102,17 @@ def _requests(session: Session, report: Report) -> None:
 def _actions(session: Session, report: Report) -> None:
     """Gate decisions follow from policy, task and the action."""
     spec = _spec(session)
-    rules = policy.parse(session.blobs.get(session.header.policy).decode(), f"policy of {session.header.session}")
+    rules = policy.pinned(session.blobs.get(session.header.policy))
     base_paths = frozenset(json.loads(session.blobs.get(session.header.base_files)))
     proposed = {e.event.action: e.event for e in session.entries if isinstance(e.event, events.ActionProposed)}
     allowed = {e.event.action for e in session.entries if isinstance(e.event, events.GateDecided) and e.event.decision == "allow"}
+    allowed |= {e.event.action for e in session.entries if isinstance(e.event, events.ApprovalGiven) and e.event.decision == "approve"}
     for entry in session.entries:
         if isinstance(entry.event, events.ExecStarted | events.ProposalMade):
             report.expect("actions allowed", entry.event.action in allowed, f"line {entry.seq + 1}, {entry.event.action}")
         if isinstance(entry.event, events.GateDecided):
             action = proposed[entry.event.action]
-            decision = rules.decide(describe(action.tool, action.arguments, spec, base_paths))
+            decision = rules.decide(describe(action.tool, action.arguments, spec, base_paths, rules.detector))
             same = (decision.ruling, decision.rule) == (entry.event.decision, entry.event.rule)
             report.expect("gate decisions", same, f"line {entry.seq + 1}, {entry.event.action}")
 
@@ -146,6 +148,19 @@ def _proposal(proposal: Proposal, report: Report) -> None:
     if proposal.verdict.patch != proposal.made.patch:
         found.append("the verdict is on another patch")
     report.differences += [f"{proposal.id}: {fault}" for fault in found]
+
+
+def _merge_checks(proposal: Proposal, report: Report) -> None:
+    """What the gate said of the merged files, where the branch had moved."""
+    session = proposal.session
+    for entry in session.entries:
+        if isinstance(entry.event, events.MergeChecked) and entry.event.proposal == proposal.id:
+            checked = entry.event
+            made = proposal.made.model_copy(update={"base": checked.head, "patch": checked.patch})
+            header = session.header.model_copy(update={"base_files": checked.files, "isolation": checked.verdict.isolation})
+            found = recompute.faults(checked.verdict, made, header, session.blobs)
+            report.recomputed["verdicts"] += 1
+            report.differences += [f"line {entry.seq + 1}, {proposal.id} on the moved branch: {fault}" for fault in found]
 
 
 def _unfinished(session: Session, report: Report) -> None:

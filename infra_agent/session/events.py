@@ -29,6 +29,8 @@ class SessionStarted(Frozen):
     model: str = ""
     """The model as the command line names it, to go on with."""
     base_url: str = ""
+    operator: str = ""
+    """The account that ran it."""
     feedback: Literal["dense", "sparse"]
     level: Literal["L0", "L1", "L2"]
     isolation: Isolation
@@ -39,7 +41,7 @@ class SessionStarted(Frozen):
     spec: str
     """Digest of the blob with the task file as JSON."""
     policy: str
-    """Digest of the blob with the policy as TOML."""
+    """Digest of the blob with the policy: every layer put together."""
     system_prompt: str
     """Digest of the blob."""
     brief: str
@@ -239,6 +241,8 @@ class ProposalMade(Frozen):
     """Digest of the blob with the patch's bytes."""
     title: str
     summary: str
+    risk: str = ""
+    """The model's own estimate of the tier, which can only raise the detectors'."""
 
 
 class CheckStarted(Frozen):
@@ -277,6 +281,29 @@ class ReviewDecided(Frozen):
     reviewer: str
     reason: str
     binding: str
+    overrides: tuple[str, ...] = ()
+    """Checks that did not pass and that the reviewer answers for."""
+    minutes: float = 0.0
+    """What the review took of the reviewer's time, as the reviewer says."""
+    account: str = ""
+    """Under which it was given."""
+
+
+class MergeChecked(Frozen):
+    """The branch had moved: the gate ran again on the merged files, which nobody had judged."""
+
+    type: Literal["merge.checked"] = "merge.checked"
+    proposal: str
+    head: str
+    """The commit that the branch pointed at; the base of this verdict."""
+    files: str
+    """Digest of the blob with path -> SHA-256 of every file of ``head``."""
+    patch: str
+    """Digest of the blob with the patch from ``head`` to the merged files."""
+    verdict: Verdict
+    seconds: float
+    secret: str
+    """Hex; drawn for this run alone, every seed of it follows from it."""
 
 
 class Merged(Frozen):
@@ -300,9 +327,9 @@ Event = Annotated[
     SessionStarted | SessionResumed | SessionEnded | ModelRequested | ModelReplied | ModelFailed | ContextElided
     | ActionProposed | GateDecided
     | ApprovalRequested | ApprovalGiven | ExecStarted | ExecFinished | ObservationMade | HypothesisStated
-    | HypothesisSettled | ProposalMade | CheckStarted | CheckFinished | VerdictGiven | ReviewDecided | Merged | Note,
+    | HypothesisSettled | ProposalMade | CheckStarted | CheckFinished | VerdictGiven | ReviewDecided | MergeChecked | Merged | Note,
     Field(discriminator="type"),
 ]  # fmt: skip
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
-OUTSIDE_EFFECTS = ("model.", "exec.", "approval.", "merged", "proposal.", "verdict.", "review.", "session.")
+OUTSIDE_EFFECTS = ("model.", "exec.", "approval.", "merge", "proposal.", "verdict.", "review.", "session.")
 """Prefixes of events that are on disk before and after what they speak of happens."""

@@ -11,6 +11,17 @@ from dataclasses import dataclass
 _MODE = re.compile(rb"^(?:new|old|deleted) (?:file )?mode (\d+)$|^index [0-9a-f]+\.\.[0-9a-f]+ (\d+)$")
 
 
+HUNK = re.compile(rb"^@@ -(\d+)(?:,\d+)? \+(\d+)")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that a patch adds or removes, with its number in the new or the old file."""
+
+    number: int
+    text: bytes
+
+
 @dataclass(frozen=True)
 class FileChange:
     """One file of a patch. ``kind`` is added | changed | deleted."""
@@ -18,10 +29,24 @@ class FileChange:
     path: str
     kind: str
     modes: tuple[str, ...]
-    added: int
-    removed: int
-    added_lines: tuple[bytes, ...]
+    plus: tuple[Line, ...]
+    minus: tuple[Line, ...]
     binary: bool
+
+    @property
+    def added(self) -> int:
+        """How many lines it adds."""
+        return len(self.plus)
+
+    @property
+    def removed(self) -> int:
+        """How many lines it removes."""
+        return len(self.minus)
+
+    @property
+    def added_lines(self) -> tuple[bytes, ...]:
+        """The lines that it adds."""
+        return tuple(line.text for line in self.plus)
 
 
 def changes(patch: bytes) -> list[FileChange]:
@@ -32,7 +57,7 @@ def changes(patch: bytes) -> list[FileChange]:
 
 def _change(section: bytes) -> FileChange:
     lines = section.split(b"\n")
-    path = _path(lines[0].removeprefix(b"diff --git "))
+    path = path_of(lines[0])
     end = next((n for n, line in enumerate(lines) if line.startswith((b"@@", b"GIT binary patch"))), len(lines))
     head = lines[1:end]
     modes = tuple(group.decode() for line in head for match in [_MODE.match(line)] if match for group in match.groups() if group)
@@ -41,14 +66,31 @@ def _change(section: bytes) -> FileChange:
         kind = "added"
     elif any(line.startswith(b"deleted file") for line in head):
         kind = "deleted"
-    plus = tuple(line[1:] for line in lines[end:] if line.startswith(b"+"))
-    minus = sum(1 for line in lines[end:] if line.startswith(b"-"))
     binary = any(line.startswith((b"GIT binary patch", b"Binary files")) for line in lines)
-    return FileChange(path, kind, modes, len(plus), minus, plus, binary)
+    plus, minus = ((), ()) if binary else _numbered(lines[end:])
+    return FileChange(path, kind, modes, plus, minus, binary)
 
 
-def _path(names: bytes) -> str:
-    """``a/PATH b/PATH``, perhaps quoted; both halves are the same path."""
+def _numbered(hunks: list[bytes]) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
+    """Added and removed lines. Within a hunk every line of a file begins with a sign or a blank; a lone CR is part of a line."""
+    plus, minus, new, old = [], [], 0, 0
+    for line in hunks:
+        if match := HUNK.match(line):
+            old, new = int(match[1]), int(match[2])
+        elif line.startswith(b"+"):
+            plus.append(Line(new, line[1:]))
+            new += 1
+        elif line.startswith(b"-"):
+            minus.append(Line(old, line[1:]))
+            old += 1
+        elif line.startswith(b" "):
+            old, new = old + 1, new + 1
+    return tuple(plus), tuple(minus)
+
+
+def path_of(header: bytes) -> str:
+    """The path of ``diff --git a/PATH b/PATH``, perhaps quoted; both halves are the same path."""
+    names = header.removeprefix(b"diff --git ")
     half = names[: (len(names) - 1) // 2]
     if half.startswith(b'"'):
         half = codecs.escape_decode(half[1:-1])[0]

@@ -124,6 +124,10 @@ class Repository:
         """The tree of a commit."""
         return self.git("rev-parse", f"{commit}^{{tree}}").decode().strip()
 
+    def message(self, commit: str) -> str:
+        """The message of a commit."""
+        return self.git("show", "--no-patch", "--format=%B", commit).decode(errors="replace")
+
     def contains(self, head: str, commit: str) -> bool:
         """True when ``commit`` is an ancestor of ``head``."""
         return self._run("merge-base", "--is-ancestor", commit, head).returncode == 0

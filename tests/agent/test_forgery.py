@@ -12,7 +12,7 @@ from infra_agent.errors import JudgedError
 from infra_agent.models.base import Reply
 from infra_agent.models.scripted import Scripted
 from infra_agent.proposal import approval
-from infra_agent.proposal.store import find_proposal, open_session, proposal_id, proposals_of
+from infra_agent.proposal.store import open_session, proposal_id, proposals_of
 from infra_agent.replay.verify import verify
 from infra_agent.session import events
 from infra_agent.session.budget import Limits
@@ -114,7 +114,7 @@ def test_another_patch_is_neither_verified_nor_approved(tmp_path: Path, home: Pa
     assert any("another patch" in d for d in report.differences), report.differences
     (proposal,) = proposals_of(opened)
     with pytest.raises(JudgedError, match="the verdict does not hold"):
-        approval.decide(find_proposal(proposal.id), "approve", "A Reviewer", "looks fine")
+        approval.decide(proposal.id, "approve", "A Reviewer", "looks fine")
 
 
 def test_a_failing_case_cannot_be_left_out(tmp_path: Path, home: Path) -> None:

@@ -11,6 +11,7 @@ from infra_agent.errors import JudgedError, UsageError
 from infra_agent.models.base import Reply
 from infra_agent.models.scripted import Scripted
 from infra_agent.proposal import approval
+from infra_agent.proposal.merge import Target, merge, message
 from infra_agent.proposal.review import render
 from infra_agent.proposal.store import find_proposal, open_session
 from infra_agent.replay.verify import verify
@@ -62,9 +63,9 @@ def test_from_fault_to_merged_commit(task: Task, home: Path) -> None:
     text = render(proposal)
     assert "h-1 confirmed: the sum runs along the wrong axis" in text and "-    return" in text and "held_out" in text
     with pytest.raises(UsageError, match="not approved"):
-        approval.merge(proposal.id, home)
-    approval.decide(proposal, "approve", "A Reviewer", "the axis was wrong")
-    merged = approval.merge(outcome.proposal, home)
+        merge(proposal.id, Target(home))
+    approval.decide(proposal.id, "approve", "A Reviewer", "the axis was wrong")
+    merged = merge(outcome.proposal, Target(home))
     repository = Repository(home / "repos" / "rows.git")
     assert repository.branch("main") == merged.commit
     message = repository.git("log", "-1", "--format=%B", "main").decode()
@@ -73,30 +74,30 @@ def test_from_fault_to_merged_commit(task: Task, home: Path) -> None:
     assert b"cumsum(product, 0)" in repository.read_tree("main")["rows/entry.py"]
     assert find_proposal(outcome.proposal).state == "merged"
     with pytest.raises(UsageError, match="merged already"):
-        approval.merge(outcome.proposal, home)
+        merge(outcome.proposal, Target(home))
     assert verify(open_session(name)).agrees
 
 
 def test_an_approval_dies_with_what_it_binds_to(task: Task, home: Path) -> None:
     name, outcome = run(task, home, *WORK)
     assert outcome.proposal
-    approval.decide(find_proposal(outcome.proposal), "approve", "A Reviewer", "fine")
+    approval.decide(outcome.proposal, "approve", "A Reviewer", "fine")
     with SessionLog(home / "sessions" / name) as log:  # a second verdict arrives after the approval
         given = next(e.event for e in log.entries if isinstance(e.event, events.VerdictGiven))
         log.append(given.model_copy(update={"verdict": given.verdict.model_copy(update={"level": "L1"})}))
     with pytest.raises(JudgedError, match="approval is void"):
-        approval.merge(outcome.proposal, home)
+        merge(outcome.proposal, Target(home))
 
 
 def test_changed_evidence_voids_an_approval(task: Task, home: Path) -> None:
     name, outcome = run(task, home, *WORK)
     assert outcome.proposal
     proposal = find_proposal(outcome.proposal)
-    approval.decide(proposal, "approve", "A Reviewer", "fine")
+    approval.decide(proposal.id, "approve", "A Reviewer", "fine")
     patch = home / "sessions" / name / "blobs" / proposal.made.patch
     patch.write_bytes(patch.read_bytes().replace(b"product, 0", b"product, 1"))
     with pytest.raises(UsageError, match="do not have the digest"):
-        approval.merge(outcome.proposal, home)
+        merge(outcome.proposal, Target(home))
 
 
 def test_a_failed_proposal_is_told_and_may_be_mended(task: Task, home: Path) -> None:
@@ -117,7 +118,7 @@ def test_a_wrong_proposal_fails_and_cannot_be_approved(task: Task, home: Path) -
         "a held-out name reached the model"
     )
     with pytest.raises(JudgedError, match="only a proposal that passed"):
-        approval.decide(find_proposal(outcome.proposal), "approve", "A Reviewer", "no")
+        approval.decide(outcome.proposal, "approve", "A Reviewer", "no")
 
 
 def test_denied_and_malformed_calls_are_observations(task: Task, home: Path) -> None:
@@ -216,18 +217,53 @@ def test_a_pathological_pattern_is_the_cages_problem(task: Task, home: Path) -> 
     assert "timeout" in endless.headline and "pattern" in broken.headline and fine.body
 
 
-def test_a_moved_branch_is_not_merged_onto_unjudged(task: Task, home: Path) -> None:
-    _, outcome = run(task, home, *WORK)
-    assert outcome.proposal
-    approval.decide(find_proposal(outcome.proposal), "approve", "A Reviewer", "fine")
+def moved_branch(home: Path, **files: bytes) -> Repository:
+    """Somebody else commits to main."""
     repository = Repository(home / "repos" / "rows.git")
     head = repository.branch("main")
     assert head
-    tree = repository.write_tree({**repository.read_tree(head), "rows/other.py": b"x = 1\n"})
+    tree = repository.write_tree({**repository.read_tree(head), **{f"rows/{name}.py": data for name, data in files.items()}})
     repository.move_branch("main", repository.commit_tree(tree, [head], "other\n"), head)
-    with pytest.raises(JudgedError, match="never judged; merge into a new branch"):
-        approval.merge(outcome.proposal, home)
-    assert approval.merge(outcome.proposal, home, "fix/axis").branch == "fix/axis"
+    return repository
+
+
+def test_on_a_moved_branch_the_merged_files_are_judged_before_they_are_merged(task: Task, home: Path) -> None:
+    name, outcome = run(task, home, *WORK)
+    assert outcome.proposal
+    approval.decide(outcome.proposal, "approve", "A Reviewer", "fine")
+    repository = moved_branch(home, other=b"x = 1\n")
+    merge(outcome.proposal, Target(home, task=str(task.folder)))
+    merged = repository.read_tree("main")
+    assert merged["rows/other.py"] == b"x = 1\n" and b"cumsum(product, 0)" in merged["rows/entry.py"]
+    checked = next(e.event for e in open_session(name).entries if isinstance(e.event, events.MergeChecked))
+    assert checked.verdict.decision == "pass" and {c.name for c in checked.verdict.checks} >= {"accuracy", "held_out", "repeat"}
+    assert verify(open_session(name)).agrees
+
+
+def test_a_moved_branch_with_which_the_change_fails_is_left_alone(task: Task, home: Path) -> None:
+    name, outcome = run(task, home, *WORK)
+    assert outcome.proposal
+    approval.decide(outcome.proposal, "approve", "A Reviewer", "fine")
+    repository = moved_branch(home, __init__=b"raise RuntimeError('half done')\n")
+    head = repository.branch("main")
+    with pytest.raises(JudgedError, match=r"does not pass: accuracy fail.*merge into a new branch"):
+        merge(outcome.proposal, Target(home, task=str(task.folder)))
+    assert repository.branch("main") == head and find_proposal(outcome.proposal).state == "approved"
+    assert verify(open_session(name)).agrees, "the second verdict follows from its records"
+    assert merge(outcome.proposal, Target(home, "fix/axis")).branch == "fix/axis"
+
+
+def test_a_merge_that_broke_off_before_it_was_recorded_is_found_by_its_commit(task: Task, home: Path) -> None:
+    _, outcome = run(task, home, *WORK)
+    assert outcome.proposal
+    approval.decide(outcome.proposal, "approve", "A Reviewer", "fine")
+    repository, proposal = Repository(home / "repos" / "rows.git"), find_proposal(outcome.proposal)
+    head = repository.branch("main")
+    assert head
+    tree = repository.apply(proposal.made.base, proposal.session.blobs.get(proposal.made.patch))
+    repository.move_branch("main", repository.commit_tree(tree, [head], message(proposal)), head)
+    assert merge(outcome.proposal, Target(home)).commit == repository.branch("main")
+    assert find_proposal(outcome.proposal).state == "merged"
 
 
 def test_a_changed_workspace_is_another_base(task: Task, home: Path) -> None:
@@ -238,7 +274,7 @@ def test_a_changed_workspace_is_another_base(task: Task, home: Path) -> None:
     mark_audited(changed, home)
     _, outcome = run(changed, home, *WORK)
     assert outcome.proposal
-    approval.decide(find_proposal(outcome.proposal), "approve", "A Reviewer", "fine")
+    approval.decide(outcome.proposal, "approve", "A Reviewer", "fine")
     with pytest.raises(UsageError, match="does not contain base"):
-        approval.merge(outcome.proposal, home)
-    assert approval.merge(outcome.proposal, home, "later").commit
+        merge(outcome.proposal, Target(home))
+    assert merge(outcome.proposal, Target(home, "later")).commit

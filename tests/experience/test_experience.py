@@ -54,7 +54,7 @@ def approved(task: Task, home: Path) -> Proposal:
     replies = [Reply("", (ToolCall(id=f"c{n}", name=name, arguments=text),)) for n, (name, text) in enumerate(WORK)]
     _, outcome = session.run(task, Scripted(replies), "model:scripted", session.Options(False, Limits(steps=20), home), lambda event: None)
     assert outcome.proposal
-    approval.decide(find_proposal(outcome.proposal), "approve", "A Reviewer", "the axis was wrong")
+    approval.decide(outcome.proposal, "approve", "A Reviewer", "the axis was wrong")
     return find_proposal(outcome.proposal)
 
 

@@ -37,7 +37,7 @@ def test_partial_isolation_passes_the_default_policy(tmp_path: Path, home: Path)
 
 
 def test_a_stricter_policy_asks_for_more() -> None:
-    assert policy.default().isolation == "partial"
+    assert policy.shipped().isolation == "partial"
     assert checks.isolation("full", "full").status == "pass"
     assert checks.isolation("partial", "full").status == "inconclusive"
     assert checks.isolation("none", "none").status == "pass"

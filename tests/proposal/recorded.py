@@ -1,0 +1,53 @@
+"""Real sessions with a proposal that passed, and proposals of patches that no edit could make."""
+
+import shutil
+from pathlib import Path
+
+from infra_agent import canonical
+from infra_agent.agent import session
+from infra_agent.gates.proposal import ProposalGate
+from infra_agent.judge.collector import Collector
+from infra_agent.models.base import Reply
+from infra_agent.models.scripted import Scripted
+from infra_agent.proposal.store import open_session, proposal_id
+from infra_agent.session import events
+from infra_agent.session.budget import Limits
+from infra_agent.session.events import ToolCall
+from infra_agent.session.log import SessionLog
+from infra_agent.task.load import Task
+from infra_agent.task.repository import Repository
+from tests.support import call, mark_audited
+
+EDIT = call("edit", path="rows/entry.py", old="torch.cumsum(product, 1)", new="torch.cumsum(product, 0)")
+PROPOSE = call("propose", title="Sum rows along axis 0", summary="The running sum ran along columns.")
+
+
+def session_of(task: Task, home: Path) -> tuple[str, str]:
+    """A session whose proposal passed: its name and the proposal's id."""
+    mark_audited(task, home)
+    said = [Reply("", (ToolCall(id=f"c{n}", name=name, arguments=text),)) for n, (name, text) in enumerate([EDIT, PROPOSE])]
+    name, outcome = session.run(task, Scripted(said), "model:scripted", session.Options(False, Limits(steps=2), home), lambda event: None)
+    assert outcome.exit_code == 0 and outcome.proposal, outcome
+    return name, outcome.proposal
+
+
+def copied(source: Path, home: Path) -> None:
+    """A home with the same sessions and repositories."""
+    shutil.copytree(source, home, dirs_exist_ok=True)
+
+
+def proposed(like: str, home: Path, collector: Collector, repository: Repository, base: str, patch: bytes, number: int) -> str:
+    """A proposal of any bytes at any base: the events of a session, with the verdict that the real gate gives. Returns its id."""
+    source = open_session(like)
+    with SessionLog(home / "sessions" / f"corpus-{number}") as log:
+        files = {path: canonical.digest(data) for path, data in repository.read_tree(base).items()}
+        kept = {"base_files": log.blobs.put(canonical.encode(files))}
+        for name in ("cases", "spec", "policy", "system_prompt", "brief", "tools"):
+            kept[name] = log.blobs.put(source.blobs.get(getattr(source.header, name)))
+        log.append(source.header.model_copy(update={"session": f"corpus-{number}", "base": base, **kept}))
+        gate = ProposalGate(collector, repository, base, log.blobs.put)
+        judged = gate.judge(patch)
+        digest = log.blobs.put(judged.patch)
+        made = log.append(events.ProposalMade(action="a-1", base=base, patch=digest, title="Change files", summary="As a person would."))
+        log.append(events.VerdictGiven(proposal=proposal_id(made), patch=digest, verdict=judged.verdict, seconds=judged.seconds))
+    return proposal_id(made)
