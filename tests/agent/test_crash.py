@@ -47,10 +47,10 @@ def survives(task: Task, home: Path, nth: int) -> str:
     mend(folders[0])
     whole = (folders[0] / "session.jsonl").read_bytes()
     assert torn.startswith(whole) and b"\n" not in torn[len(whole) :]
-    assert verify(open_session(name)).agrees
-    before = Budget.of(Limits(), open_session(name).entries)
+    assert verify(open_session(str(folders[0]))).agrees
+    before = Budget.of(Limits(), open_session(str(folders[0])).entries)
     again = crash(task, home, 0, name)
-    opened = open_session(name)
+    opened = open_session(str(folders[0]))
     assert (folders[0] / "session.jsonl").read_bytes().startswith(whole)
     report = verify(opened)
     assert report.agrees, report.differences

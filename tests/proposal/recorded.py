@@ -51,3 +51,14 @@ def proposed(like: str, home: Path, collector: Collector, repository: Repository
         made = log.append(events.ProposalMade(action="a-1", base=base, patch=digest, title="Change files", summary="As a person would."))
         log.append(events.VerdictGiven(proposal=proposal_id(made), patch=digest, verdict=judged.verdict, seconds=judged.seconds))
     return proposal_id(made)
+
+
+def long_patch(tmp_path: Path, lines: int) -> bytes:
+    """A patch that takes away and adds so many lines in all, one of them a lock."""
+    repository = Repository(tmp_path / "long.git")
+    repository.git("init", "--quiet", "--bare")
+    half = lines // 2
+    old = {"src/a.py": b"".join(b"value_%d = f(%d)\n" % (n, n) for n in range(half))}
+    new = {"src/a.py": b"".join(b"value_%d = g(%d)\n" % (n, n) for n in range(half - 1)) + b"lock = threading.Lock()\n"}
+    base = repository.commit_tree(repository.write_tree(old), [], "base\n")
+    return repository.diff(base, repository.write_tree(new))
