@@ -34,9 +34,9 @@ class Careful:
     name = "careful"
 
     def complete(self, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> Reply:
-        """The first of view, state, edit, propose that has not been answered."""
+        """The first of view, state, edit, propose that has not been answered; a hypothesis that stands already is told of, too."""
         seen = "\n".join(m.text for m in messages if m.role == "tool")
-        plan = [("view: pass", call("view", path="rows/entry.py")), ("h-1 stated", _STATE), ("edit: pass", _EDIT), ("", _PROPOSE)]
+        plan = [("view: pass", call("view", path="rows/entry.py")), ("h-1", _STATE), ("edit: pass", _EDIT), ("", _PROPOSE)]
         name, arguments = next(wanted for sign, wanted in plan if not sign or sign not in seen)
         return Reply("", (ToolCall(id=f"c{len(messages)}", name=name, arguments=arguments),))
 
