@@ -96,7 +96,7 @@ def approve(
     if names_action(name):
         if override:
             raise UsageError("--override names a check of a proposal; an action has none")
-        _decide_action(name, "approve", reviewer, reason)
+        _decide_action(name, "approve", reviewer, reason, minutes)
         return
     _decide(name, "approve", reviewer, reason, override or [], minutes)
     found = find_proposal(name, whole=True)
@@ -112,7 +112,7 @@ def reject(name: Waiting, reviewer: Reviewer, reason: Reason, minutes: Minutes =
     from infra_agent.proposal.store import find_proposal
 
     if names_action(name):
-        _decide_action(name, "reject", reviewer, reason)
+        _decide_action(name, "reject", reviewer, reason, minutes)
         return
     if find_proposal(name).verdict is None:
         raise UsageError(f"{name} was never judged: there is nothing to reject")
@@ -135,11 +135,11 @@ def _decide(proposal: str, decision: str, reviewer: str, reason: str, overrides:
     answer(f"{found.id}: {event.decision}d by {event.reviewer}{aside}, bound to {event.binding[:16]}")
 
 
-def _decide_action(name: str, decision: str, reviewer: str, reason: str) -> None:
+def _decide_action(name: str, decision: str, reviewer: str, reason: str, minutes: float) -> None:
     from infra_agent.proposal.parked import decide
 
     _named(reviewer, reason)
-    parked = decide(name, "approve" if decision == "approve" else "reject", reviewer, reason)
+    parked = decide(name, "approve" if decision == "approve" else "reject", reviewer, reason, minutes)
     answer(f"{parked.name} ({parked.proposed.tool}): {decision}d by {reviewer}\nGo on:  infra-agent resume {parked.session.header.session}")
 
 

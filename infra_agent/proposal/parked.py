@@ -59,11 +59,12 @@ def find(name: str) -> Parked:
     return found[0]
 
 
-def decide(name: str, decision: Literal["approve", "reject"], reviewer: str, reason: str) -> Parked:
+def decide(name: str, decision: Literal["approve", "reject"], reviewer: str, reason: str, minutes: float = 0.0) -> Parked:
     """Record what a person decided on a waiting action; ``resume`` then carries it out, or tells the model why not."""
     parked = find(name)
     with SessionLog(parked.session.folder) as log:
         if parked.proposed.action not in {p.proposed.action for p in of_session(Session(parked.session.folder, log.entries))}:
             raise UsageError(f"{parked.name} was decided in the meantime")
-        log.append(events.ApprovalGiven(action=parked.proposed.action, decision=decision, reviewer=reviewer, reason=reason))
+        action = parked.proposed.action
+        log.append(events.ApprovalGiven(action=action, decision=decision, reviewer=reviewer, reason=reason, minutes=minutes))
     return parked

@@ -14,6 +14,7 @@ from infra_agent.judge.timing import TimingRecord
 from infra_agent.proposal.approval import obstacles
 from infra_agent.proposal.store import Proposal
 from infra_agent.session import events
+from infra_agent.session.budget import Budget, Limits
 from infra_agent.session.verdict import Check, Verdict
 from infra_agent.task.patch import HUNK, path_of
 from infra_agent.task.spec import TaskSpec, Timing
@@ -132,7 +133,7 @@ def render(proposal: Proposal, with_diff: bool = True) -> str:
         made.summary.strip(),
         "",
     ]
-    lines += [*_verdict(proposal), "", *_risk(proposal), "", *_people(proposal), "Tried:"]
+    lines += [*_verdict(proposal), "", *_risk(proposal), "", *_people(proposal), _cost(proposal), "", "Tried:"]
     lines += [
         f"  {t.id} {t.outcome}: {t.claim} [predicted: {t.prediction}]{f' — {t.note}' if t.note else ''}" for t in tried(proposal)
     ] or ["  nothing"]
@@ -166,6 +167,15 @@ def _risk(proposal: Proposal) -> list[str]:
         f"  {m[0].tier:<8} {name:<18} {m[0].where}{f' and {len(m) - 1} more' if m[1:] else ''}: {m[0].reason}" for name, m in listed.items()
     ]
     return lines + [f"  in the way: {name} ({why})" for name, why in obstacles(proposal).items()]
+
+
+def _cost(proposal: Proposal) -> str:
+    """What it took: of the model, of the machine, of people."""
+    spent = Budget.of(Limits(), proposal.session.entries)
+    price = "price unknown" if spent.usd is None else f"${spent.usd:.2f}"
+    tokens = f"{spent.input_tokens} tokens in ({spent.cached_tokens} cached), {spent.output_tokens} out, {price}"
+    wall = f"{spent.earlier_s:.0f} s, {spent.waited_s:.0f} of them waiting"
+    return f"Cost: {spent.steps} steps, {tokens}; {wall}; people {spent.human_minutes:g} minutes"
 
 
 def _people(proposal: Proposal) -> list[str]:

@@ -43,6 +43,8 @@ class Budget:
     output_tokens: int = 0
     usd: float | None = None
     waited_s: float = 0.0
+    human_minutes: float = 0.0
+    """What people said that their decisions took them; nothing limits it."""
     earlier_s: float = 0.0
     """Wall time up to the last resume."""
     _began: float = field(default_factory=time.monotonic)
@@ -63,8 +65,11 @@ class Budget:
                     budget.book(reply.usage, reply.waited_s)
                 case events.ModelFailed() as failed:
                     budget.book(Usage(), failed.waited_s)
-                case events.SessionEnded() | events.ReviewDecided() | events.Merged():
+                case events.SessionEnded() | events.MergeChecked() | events.Merged():
                     last = None  # what a person takes after it is not the session's
+                case events.ReviewDecided() | events.ApprovalGiven() as decided:
+                    last = None
+                    budget.human_minutes += decided.minutes
                 case _:
                     continue
         return budget
@@ -98,6 +103,7 @@ class Budget:
         return {
             "steps": self.steps, "wall_s": round(self.wall_s, 3), "waited_s": round(self.waited_s, 3), "usd": self.usd,
             "input_tokens": self.input_tokens, "cached_tokens": self.cached_tokens, "output_tokens": self.output_tokens,
+            "human_minutes": self.human_minutes,
         }  # fmt: skip
 
 

@@ -176,6 +176,8 @@ class ApprovalGiven(Frozen):
     decision: Literal["approve", "reject"]
     reviewer: str
     reason: str
+    minutes: float = 0.0
+    """What it took of the reviewer's time, as the reviewer says."""
 
 
 class ExecStarted(Frozen):

@@ -37,6 +37,7 @@ def test_the_review_of_a_real_proposal(tmp_path: Path, home: Path, cli: Cli) -> 
     approval.decide(identity, "approve", "Ada", "the axis", minutes=4)
     text = render(find_proposal(identity))
     assert "Risk: low; takes 1 approver\n" in text and "Ada: approve (4 minutes): the axis" in text
+    assert "Cost: 2 steps, " in text and "people 4 minutes" in text
     assert "error of running in small" in text and "-> " in text
     assert f"infra-agent review {identity} --rerun" in text
     piped = cli("review", identity)
