@@ -126,7 +126,7 @@ class Reference:
         _, data = self._ask("contents", split=case.split, case=case.name, seeds=list(seeds), **given)
         arrays = evidence.tensors(data, f"{self._where}: case {case.name}")
         groups: dict[tuple[str, str], dict[str, np.ndarray]] = {}
-        for name, value in arrays.items():
+        for name, value in sorted(arrays.items()):  # safetensors gives them in any order, and the layout of the outputs follows it
             number, group, stage = name.split("/", 2)
             groups.setdefault((number, group), {})[stage] = value
         return [self._drawn(case, *(groups.get((str(n), group), {}) for group in _GROUPS)) for n in range(len(seeds))]
