@@ -59,12 +59,15 @@ class Conversation:
 
     def request(self) -> tuple[list[Message], str]:
         """The messages of the next request, and its digest. Calls that are still open have been given up."""
+        self._give_up()
+        return self.messages, self._links[-1]
+
+    def _give_up(self) -> None:
         for call in self._unanswered:
             self._append(Message("tool", _NOT_DONE, call=call))
         self._unanswered = {}
         self._pending.clear()
         self._say_notes()
-        return self.messages, self._links[-1]
 
     def elidable(self) -> list[str]:
         """Actions whose observations are long and still whole, oldest first: half of them by length, the newest only when it is alone."""
@@ -84,6 +87,8 @@ class Conversation:
                 self._links = [_head(header.tools)]
                 self._append(Message("system", self._blobs.get(header.system_prompt).decode()))
                 self._append(Message("user", self._blobs.get(header.brief).decode()))
+            case events.ModelRequested():
+                self._give_up()
             case events.ModelReplied() as reply:
                 calls = self._repaired(reply.tool_calls)
                 self._append(Message("assistant", reply.text, calls))
