@@ -64,12 +64,13 @@ def sessions(as_json: Json = False) -> None:
             opened = Session(folder, read(folder))
             header = opened.header
         except UsageError as error:
-            rows.append((folder.name, "?", "?", f"broken: {error}", "-"))
+            rows.append((folder.name, "?", "?", "?", f"broken: {error}", "-"))
             continue
         last = next((e.event for e in reversed(opened.entries) if isinstance(e.event, events.SessionEnded | events.SessionResumed)), None)
         ending = last.reason if isinstance(last, events.SessionEnded) else "not ended"
-        rows.append((header.session, header.task, header.driver, ending, ", ".join(p.id for p in proposals_of(opened)) or "-"))
-    heads = ("session", "task", "driver", "ended", "proposals")
+        origin = f"{header.parent.session}@{header.parent.at}" if header.parent else "-"
+        rows.append((header.session, origin, header.task, header.driver, ending, ", ".join(p.id for p in proposals_of(opened)) or "-"))
+    heads = ("session", "forked from", "task", "driver", "ended", "proposals")
     document([dict(zip(heads, row, strict=True)) for row in rows]) if as_json else answer(table(rows, heads))
 
 

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +14,8 @@ from infra_agent.cli.output import Sandbox, answer, document, progress
 from infra_agent.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from infra_agent.agent.loop import Outcome
     from infra_agent.models.base import Model
     from infra_agent.models.price import Price
@@ -67,28 +70,68 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a session that was parked, broke off or reached a limit. What was begun and not finished is not done again unseen."""
-    from infra_agent.agent import session
-    from infra_agent.cli.live import watching
-    from infra_agent.models import choose
-    from infra_agent.proposal.store import Session, session_folder
-    from infra_agent.session.budget import limits_of
-    from infra_agent.session.log import mend, read
-    from infra_agent.share import home
-    from infra_agent.task.load import load
+    from infra_agent.proposal.store import session_folder
+    from infra_agent.session.log import mend
 
     added = _added(add_budget or [])
     folder = session_folder(session_name)
-    dropped = mend(folder)
+    _go_on(folder, _With(added, task, model, base_url, price, sandbox), as_json, mend(folder))
+
+
+def fork(
+    session_name: Annotated[str, typer.Argument(metavar="SESSION", help="session id, a unique beginning of it, or its folder")],
+    at: Annotated[int, typer.Option(help="number of the last event that is kept; show SESSION lists them")],
+    message: Annotated[str, typer.Option(help="said to the model before it goes on")] = "",
+    add_budget: Annotated[list[str] | None, typer.Option(help="steps=N, wall=SECONDS or usd=X on top; may be given more than once")] = None,
+    task: Annotated[str | None, typer.Option(help="the task's folder, where its id alone does not find it")] = None,
+    model: Annotated[str | None, typer.Option(help="another model than the session's")] = None,
+    base_url: BaseUrl = None,
+    price: Rate = None,
+    sandbox: Sandbox = "auto",
+    as_json: Json = False,
+) -> None:
+    """Begin a new session with the first events of another: what it spent counts, what it did stands, and it goes on differently."""
+    from infra_agent.agent.fork import fork as forked
+    from infra_agent.proposal.store import open_session
+    from infra_agent.share import home
+
+    added = _added(add_budget or [])
+    folder = forked(open_session(session_name), at, home(), message)
+    _go_on(folder, _With(added, task, model, base_url, price, sandbox), as_json, 0)
+
+
+@dataclass(frozen=True)
+class _With:
+    """With what a session goes on, as the command line has it."""
+
+    added: dict[str, Any]
+    task: str | None
+    model: str | None
+    base_url: str | None
+    price: str | None
+    sandbox: str
+
+
+def _go_on(folder: "Path", given: _With, as_json: bool, dropped: int) -> None:
+    from infra_agent.agent import session
+    from infra_agent.cli.live import watching
+    from infra_agent.models import choose
+    from infra_agent.proposal.store import Session
+    from infra_agent.session.budget import limits_of
+    from infra_agent.session.log import read
+    from infra_agent.share import home
+    from infra_agent.task.load import load
+
     opened = Session(folder, read(folder))
     session.resumable(opened.entries, folder.name)
     header = opened.header
-    named, server = model or header.model, base_url or header.base_url or None
-    limits = limits_of(opened.entries).plus(**added)
+    named, server = given.model or header.model, given.base_url or header.base_url or None
+    limits = limits_of(opened.entries).plus(**given.added)
     with _parking() as stop, watching() as told:
         chosen = choose.model(named, server, goes_on=True, stop=stop)
-        known = _price(price, chosen, named, limits)
-        options = session.Options(header.feedback == "sparse", limits, home(), sandbox, known, stop, named, server or "")
-        outcome = session.resume(load(task or header.task), folder, chosen, session.driver_of(chosen.name), options, told, dropped)
+        known = _price(given.price, chosen, named, limits)
+        options = session.Options(header.feedback == "sparse", limits, home(), given.sandbox, known, stop, named, server or "")
+        outcome = session.resume(load(given.task or header.task), folder, chosen, session.driver_of(chosen.name), options, told, dropped)
     _finish(folder.name, outcome, as_json, "")
 
 

@@ -11,6 +11,15 @@ from infra_agent.session.verdict import Verdict
 VERSION = 1
 
 
+class Origin(Frozen):
+    """Where a forked session begins: the parent's event ``at`` is the last that it shares."""
+
+    session: str
+    at: int
+    head: str
+    """Hash of that event in the parent's log."""
+
+
 class SessionStarted(Frozen):
     """The header: everything a run depended on."""
 
@@ -31,6 +40,7 @@ class SessionStarted(Frozen):
     base_url: str = ""
     operator: str = ""
     """The account that ran it."""
+    parent: Origin | None = None
     feedback: Literal["dense", "sparse"]
     level: Literal["L0", "L1", "L2"]
     isolation: Isolation

@@ -101,9 +101,12 @@ class SessionLog:
     def _before(self) -> list[Entry]:
         return _whole(self.folder, _read_head(self.folder), (self.folder / "session.jsonl").read_bytes())
 
-    def append(self, event: Event) -> Entry:
-        """Write one event; it and all before it are on disk when this returns for events with outside effects."""
-        line = envelope(event, len(self.entries), self.entries[-1].hash if self.entries else _FIRST)
+    def append(self, event: Event, time: str | None = None) -> Entry:
+        """Write one event; it and all before it are on disk when this returns for events with outside effects.
+
+        ``time``: when it happened, for one that is copied from another log.
+        """
+        line = envelope(event, len(self.entries), self.entries[-1].hash if self.entries else _FIRST, time)
         entry = Entry(line["seq"], line["t"], line["hash"], EVENT.validate_python({**line["data"], "type": line["type"]}))
         data = canonical.encode(line) + b"\n"
         with _uninterrupted():  # an interrupt between the write and the list would give the next event the same number
@@ -175,11 +178,11 @@ def mend(folder: Path) -> int:
     return len(data) - whole
 
 
-def envelope(event: Event, seq: int, previous: str) -> dict[str, Any]:
+def envelope(event: Event, seq: int, previous: str, time: str | None = None) -> dict[str, Any]:
     """The line of an event; secrets are gone before anything is digested."""
     data = redact(event.model_dump(mode="json"))
     kind = data.pop("type")
-    line = {"v": VERSION, "seq": seq, "prev": previous, "t": datetime.now(UTC).isoformat(), "type": kind, "data": data}
+    line = {"v": VERSION, "seq": seq, "prev": previous, "t": time or datetime.now(UTC).isoformat(), "type": kind, "data": data}
     return {**line, "hash": canonical.digest_of(line)}
 
 
