@@ -7,13 +7,13 @@ from typing import Any
 _PATTERNS = tuple(
     re.compile(pattern)
     for pattern in (
-        r"(?<![A-Za-z0-9])sk-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,}",
+        r"(?<![A-Za-z0-9])sk-(?=[A-Za-z_-]{0,64}[0-9])[A-Za-z0-9_-]{20,}",
         r"(?<![A-Za-z0-9])gh[pousr]_[A-Za-z0-9]{30,}",
         r"github_pat_[A-Za-z0-9_]{30,}",
         r"hf_[A-Za-z0-9]{30,}",
         r"(?<![A-Za-z0-9])AKIA[0-9A-Z]{16}",
         r"xox[abprs]-[A-Za-z0-9-]{10,}",
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----",
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:(?!-----BEGIN )[\s\S])*?-----END [A-Z ]*PRIVATE KEY-----",
     )
 )
 _NAMED = re.compile(r"(?i)key|token|secret|passw|credential")
