@@ -8,7 +8,7 @@ from pathlib import Path
 
 from infra_agent import canonical
 from infra_agent.errors import UsageError
-from infra_agent.proposal.store import Session
+from infra_agent.proposal.store import Session, writable
 from infra_agent.session import events
 from infra_agent.session.log import Blobs, SessionLog
 
@@ -20,6 +20,7 @@ def fork(parent: Session, at: int, home: Path, message: str = "") -> Path:
 
     What the parent spent up to there counts. Raises UsageError for a place where nothing could go on.
     """
+    writable(parent.header)
     kept = parent.entries[: at + 1]
     if not 0 < at < len(parent.entries):
         raise UsageError(f"--at {at}: session {parent.header.session} has events 0 to {len(parent.entries) - 1}, and event 0 is its header")

@@ -22,6 +22,7 @@ from infra_agent.judge.collector import Collector
 from infra_agent.models.base import Model
 from infra_agent.models.price import Price
 from infra_agent.proposal.approval import account
+from infra_agent.proposal.store import writable
 from infra_agent.session import events
 from infra_agent.session.budget import Budget, Limits
 from infra_agent.session.log import Blobs, Entry, SessionLog, mend
@@ -140,6 +141,7 @@ def resumable(entries: list[Entry], name: str) -> None:
     past = [entry.event for entry in entries]
     if not isinstance(past[0], events.SessionStarted):
         raise UsageError(f"session {name} does not begin with session.started")
+    writable(past[0])
     decided = [event.verdict.decision for event in past if isinstance(event, events.VerdictGiven)]
     aborted = any(isinstance(event, events.GateDecided) and event.decision == "abort" for event in past)
     if aborted or "pass" in decided or len(decided) >= MOST_PROPOSALS:

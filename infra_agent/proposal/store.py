@@ -120,6 +120,13 @@ def session_folder(name: str) -> Path:
     return found[0]
 
 
+def writable(header: events.SessionStarted) -> None:
+    """Raises UsageError for a session that another program ran: nothing can be added to it."""
+    if header.imported:
+        where = f"session {header.session} was imported from {header.imported.program}"
+        raise UsageError(f"{where}: it can be read, not resumed or forked, and nothing of it approved or merged")
+
+
 def proposals_of(session: Session) -> list[Proposal]:
     """Every proposal of a session, in order."""
     listed = []
@@ -157,7 +164,18 @@ def find_proposal(name: str, whole: bool = False) -> Proposal:
     listed, unreadable = all_proposals()
     found = [p for p in listed if p.id == name or (not whole and p.id.startswith(name))]
     if len(found) != 1:
+        _imported_by_that_name(name)
         latest = ", ".join(p.id for p in listed[-5:]) or "none"
         broken = f"; sessions that cannot be read: {'; '.join(unreadable.values())}" if unreadable else ""
         raise UsageError(f"proposal '{name}' {'is ambiguous' if found else 'is unknown'}; the latest in {home()}: {latest}{broken}")
+    writable(found[0].session.header)
     return found[0]
+
+
+def _imported_by_that_name(name: str) -> None:
+    """Raises UsageError when a session is meant, and it is one that has no proposals."""
+    try:
+        header = open_session(name).header
+    except UsageError:
+        return  # the caller says what is wrong with the name
+    writable(header)

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from infra_agent.frozen import Frozen
+from infra_agent.session.imported import Imported
 from infra_agent.session.observation import Isolation, Observation
 from infra_agent.session.verdict import Verdict
 
@@ -41,6 +42,7 @@ class SessionStarted(Frozen):
     operator: str = ""
     """The account that ran it."""
     parent: Origin | None = None
+    imported: Imported | None = None
     feedback: Literal["dense", "sparse"]
     level: Literal["L0", "L1", "L2"]
     isolation: Isolation
