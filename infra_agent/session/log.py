@@ -229,9 +229,12 @@ def _entries(path: Path, data: bytes) -> Iterator[Entry]:
             if canonical.encode({**line, "hash": claimed}) != text:
                 raise BrokenLogError(f"{where}: not canonical JSON")
             found = canonical.digest_of(line)
+            version = line["v"]
             shape = (line["prev"], line["seq"], line["t"], line["type"], dict(line["data"]))
         except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
             raise BrokenLogError(f"{where}: not an event ({type(error).__name__})") from error
+        if (type(version), version) != (int, VERSION):
+            raise BrokenLogError(f"{where}: schema version {str(version)[:20]}; this program reads version {VERSION}")
         if found != claimed:
             raise BrokenLogError(f"{where}: its content does not have the hash it states")
         if shape[:2] != (previous, number):

@@ -29,13 +29,12 @@ def server() -> Iterator[str]:
         pytest.skip("NOT RUN: no small model here; `make small-model` installs one (130 MB)")
     (weights,) = Path(found.submodule_search_locations[0]).glob("*.gguf")
     argv = [sys.executable, "-m", "tests.models.small_server", str(weights)]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
-    assert process.stdout
-    line = next((line for line in process.stdout if line.startswith("address ")), "")
-    assert line, "the server did not start"
-    yield f"{line.split()[1]}/v1"
-    process.kill()
-    process.wait()
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT) as process:
+        assert process.stdout
+        line = next((line for line in process.stdout if line.startswith("address ")), "")
+        assert line, "the server did not start"
+        yield f"{line.split()[1]}/v1"
+        process.kill()
 
 
 def test_whatever_it_says_sessions_end_by_a_limit_and_replay(server: str, tmp_path: Path, home: Path) -> None:
