@@ -248,7 +248,7 @@ def _entries(path: Path, data: bytes) -> Iterator[Entry]:
 
 
 def _without_hash(text: bytes, claimed: str) -> bytes:
-    """The bytes that the hash is over: those of a canonical line less its ``hash``, which comes after ``data``, and is the last of that name.
+    """The bytes that the hash is over: those of a canonical line less its ``hash``, which comes after ``data`` and is the last so named.
 
     What follows it are strings and numbers, in which no quote stands unescaped. Encoding the line again would take as long as all else.
     """

@@ -1,5 +1,7 @@
 """The log itself: appending with fsync (aim: 2 ms at the 99th percentile), reading and checking (aim: 20,000 events a second)."""
 
+import statistics
+import time
 from pathlib import Path
 
 import pytest
@@ -26,8 +28,15 @@ def some(number: int) -> events.Event:
 def test_append_with_fsync(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
     with SessionLog(tmp_path / "session") as log:
         event = events.ExecFinished(action="a-1", ended="pass", seconds=0.1)
-        benchmark.pedantic(log.append, (event,), rounds=1_000, iterations=1, warmup_rounds=20)
-    taken = sorted(benchmark.stats.stats.data)
+        taken = list[float]()
+
+        def append() -> None:
+            began = time.perf_counter()
+            log.append(event)
+            taken.append(time.perf_counter() - began)
+
+        benchmark.pedantic(append, rounds=1_000, iterations=1)
+    taken.sort()
     benchmark.extra_info["p99_ms"] = round(1e3 * taken[int(0.99 * len(taken))], 2)
 
 
@@ -35,6 +44,12 @@ def test_read_and_check(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
     with SessionLog(tmp_path / "session") as log:
         for number in range(EVENTS):
             log.append(some(number))
-    entries = benchmark.pedantic(read, (tmp_path / "session",), rounds=5, iterations=1)
-    assert len(entries) == EVENTS
-    benchmark.extra_info["events_per_s"] = round(EVENTS / benchmark.stats.stats.median)
+    taken = list[float]()
+
+    def check() -> None:
+        began = time.perf_counter()
+        assert len(read(tmp_path / "session")) == EVENTS
+        taken.append(time.perf_counter() - began)
+
+    benchmark.pedantic(check, rounds=5, iterations=1)
+    benchmark.extra_info["events_per_s"] = round(EVENTS / statistics.median(taken))
