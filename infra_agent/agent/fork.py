@@ -11,6 +11,7 @@ from infra_agent.errors import UsageError
 from infra_agent.proposal.store import Session, writable
 from infra_agent.session import events
 from infra_agent.session.log import Blobs, SessionLog
+from infra_agent.session.origin import Origin
 
 _DIGEST = re.compile(rb'"([0-9a-f]{64})"')
 
@@ -28,7 +29,7 @@ def fork(parent: Session, at: int, home: Path, message: str = "") -> Path:
         raise UsageError(f"--at {at}: a proposal had passed by then; fork before it, see: infra-agent show {parent.header.session}")
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{parent.header.task}-{secrets.token_hex(2)}"
     folder = home / "sessions" / name
-    origin = events.Origin(session=parent.header.session, at=at, head=kept[-1].hash)
+    origin = Origin(session=parent.header.session, at=at, head=kept[-1].hash)
     with SessionLog(folder) as log:
         _copy_blobs(parent.blobs, log.blobs, [entry.event for entry in kept])
         log.append(parent.header.model_copy(update={"session": name, "parent": origin}), kept[0].time)

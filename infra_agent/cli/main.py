@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from infra_agent import __version__
-from infra_agent.cli import approve, attest, compare, doctor, experience, formats, inspect, judge, policy, replay, run
+from infra_agent.cli import approve, attest, compare, doctor, experience, formats, inspect, judge, policy, push, replay, run
 from infra_agent.cli.output import answer, progress
 from infra_agent.errors import InfraAgentError
 
@@ -32,8 +32,8 @@ def version(show: Annotated[bool, typer.Option("--version", help="print the vers
 for command in (
     run.run, run.resume, run.fork,
     inspect.show, replay.replay, compare.compare, inspect.sessions, inspect.proposals, inspect.tasks, inspect.instruments, doctor.doctor,
-    formats.export,
-    approve.review, approve.approve, approve.reject, approve.merge, attest.attest, attest.verify_attestation, judge.measure, judge.gate, judge.audit,
+    formats.export, approve.review, approve.approve, approve.reject, approve.merge, push.push,
+    attest.attest, attest.verify_attestation, judge.measure, judge.gate, judge.audit,
 ):  # fmt: skip
     app.command()(command)
 

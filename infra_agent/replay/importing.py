@@ -21,9 +21,9 @@ from infra_agent.replay.formats.mini_swe import Moment, Said, Seen, Told, Trajec
 from infra_agent.session import events
 from infra_agent.session.budget import Limits
 from infra_agent.session.context import Conversation
-from infra_agent.session.imported import Imported
 from infra_agent.session.log import Blobs, SessionLog
 from infra_agent.session.observation import Observation, Status
+from infra_agent.session.origin import Imported
 from infra_agent.session.redaction import redact, redact_text
 from infra_agent.task.spec import Edit, Entry, Metric, TaskSpec
 

@@ -5,20 +5,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from infra_agent.frozen import Frozen
-from infra_agent.session.imported import Imported
 from infra_agent.session.observation import Isolation, Observation
+from infra_agent.session.origin import Imported, Origin
 from infra_agent.session.verdict import Verdict
 
 VERSION = 1
-
-
-class Origin(Frozen):
-    """Where a forked session begins: the parent's event ``at`` is the last that it shares."""
-
-    session: str
-    at: int
-    head: str
-    """Hash of that event in the parent's log."""
 
 
 class SessionStarted(Frozen):
@@ -55,11 +46,9 @@ class SessionStarted(Frozen):
     policy: str
     """Digest of the blob with the policy: every layer put together."""
     system_prompt: str
-    """Digest of the blob."""
     brief: str
     """Digest of the blob with the task as the model is told it."""
     tools: str
-    """Digest of the blob with the tools' schemas."""
     secret_commitment: str
     """SHA-256 of the session's secret, which ``session.ended`` reveals."""
     versions: dict[str, str]
@@ -300,7 +289,6 @@ class ReviewDecided(Frozen):
     minutes: float = 0.0
     """What the review took of the reviewer's time, as the reviewer says."""
     account: str = ""
-    """Under which it was given."""
 
 
 class MergeChecked(Frozen):
@@ -329,6 +317,18 @@ class Merged(Frozen):
     branch: str
 
 
+class Pushed(Frozen):
+    """The proposal is a branch of somebody's repository. ``remote`` holds no credentials."""
+
+    type: Literal["pushed"] = "pushed"
+    proposal: str
+    remote: str
+    branch: str
+    commit: str
+    pull_request: str = ""
+    """Address of the pull request; empty where there is none."""
+
+
 class Note(Frozen):
     """A remark of the host; with ``to_model`` it is said to the model too."""
 
@@ -341,9 +341,10 @@ Event = Annotated[
     SessionStarted | SessionResumed | SessionEnded | ModelRequested | ModelReplied | ModelFailed | ContextElided
     | ActionProposed | GateDecided
     | ApprovalRequested | ApprovalGiven | ExecStarted | ExecFinished | ObservationMade | HypothesisStated
-    | HypothesisSettled | ProposalMade | CheckStarted | CheckFinished | VerdictGiven | ReviewDecided | MergeChecked | Merged | Note,
+    | HypothesisSettled | ProposalMade | CheckStarted | CheckFinished | VerdictGiven | ReviewDecided | MergeChecked | Merged | Pushed
+    | Note,
     Field(discriminator="type"),
 ]  # fmt: skip
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
-OUTSIDE_EFFECTS = ("model.", "exec.", "approval.", "merge", "proposal.", "verdict.", "review.", "session.")
+OUTSIDE_EFFECTS = ("model.", "exec.", "approval.", "merge", "pushed", "proposal.", "verdict.", "review.", "session.")
 """Prefixes of events that are on disk before and after what they speak of happens."""

@@ -8,6 +8,7 @@ import fcntl
 import os
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from infra_agent.errors import JudgedError, UsageError
@@ -42,18 +43,30 @@ class Repository:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def git(self, *arguments: str, stdin: bytes = b"", index: Path | None = None, dates: str | None = None) -> bytes:
-        """Run git; returns its output. Raises UsageError with git's last line when it fails."""
-        done = self._run(*arguments, stdin=stdin, index=index, dates=dates)
+    def git(
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        index: Path | None = None,
+        dates: str | None = None,
+        also: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Run git; returns its output. ``also``: more of an environment. Raises UsageError with git's last line when it fails."""
+        done = self._run(*arguments, stdin=stdin, index=index, dates=dates, also=also)
         if done.returncode:
             text = done.stderr.decode(errors="replace").strip().splitlines()
             raise UsageError(f"git {arguments[0]}: {text[-1] if text else f'exit {done.returncode}'}")
         return done.stdout
 
     def _run(
-        self, *arguments: str, stdin: bytes = b"", index: Path | None = None, dates: str | None = None
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        index: Path | None = None,
+        dates: str | None = None,
+        also: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **_ENVIRONMENT}
+        environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **_ENVIRONMENT, **(also or {})}
         if index is not None:
             environment["GIT_INDEX_FILE"] = str(index)
         if dates is not None:
@@ -97,15 +110,15 @@ class Repository:
         """The patch from ``base`` to ``tree``: binary-safe, full object ids, no renames."""
         return self.git("diff", "--binary", "--full-index", "--no-renames", "--no-color", "--no-ext-diff", base, tree)
 
-    def apply(self, base: str, patch: bytes) -> str:
-        """The tree that ``patch`` makes of ``base``, through a scratch index. Raises PatchError with git's reason."""
+    def apply(self, base: str, patch: bytes, *how: str) -> str:
+        """The tree that ``patch`` makes of ``base``, through a scratch index. ``how``: options. Raises PatchError with git's reason."""
         with tempfile.TemporaryDirectory(prefix="infra-agent-") as scratch:
             index = Path(scratch) / "index"
             self.git("read-tree", base, index=index)
             if not patch.strip():  # a patch that changes nothing applies; git apply calls it corrupt
                 return self.git("write-tree", index=index).decode().strip()
             try:
-                self.git("apply", "--cached", "--binary", "--whitespace=nowarn", "-", stdin=patch, index=index)
+                self.git("apply", "--cached", "--binary", "--whitespace=nowarn", *how, "-", stdin=patch, index=index)
             except UsageError as error:
                 raise PatchError(f"the patch does not apply at {base[:12]}: {error}") from error
             return self.git("write-tree", index=index).decode().strip()

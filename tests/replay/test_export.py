@@ -27,6 +27,7 @@ from infra_agent.session import events
 from infra_agent.session.budget import Limits
 from infra_agent.session.events import ToolCall, Usage
 from infra_agent.session.log import Entry, SessionLog, read
+from infra_agent.session.origin import Origin
 from tests.proposal.recorded import EDIT, PROPOSE
 from tests.replay.rebuilt import check, events_of
 from tests.support import call, mark_audited, rows_task
@@ -139,7 +140,7 @@ def test_atif_says_nothing_of_what_is_not_known(recorded: Session) -> None:
 
 
 def test_atif_of_a_session_that_parked_failed_and_was_forked(recorded: Session, tmp_path: Path) -> None:
-    parent = events.Origin(session="other", at=recorded.entries[-1].seq, head="h")
+    parent = Origin(session="other", at=recorded.entries[-1].seq, head="h")
     opened = continued(recorded, tmp_path / "parked", PARKED, parent=parent)
     document = json.loads(export(opened, "atif"))
     check(document)

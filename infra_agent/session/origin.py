@@ -1,4 +1,4 @@
-"""Where a session comes from that another program ran."""
+"""Where a session comes from that did not begin here: another session, or another program."""
 
 from infra_agent.frozen import Frozen
 
@@ -12,3 +12,12 @@ class Imported(Frozen):
     format: str
     document: str
     """Digest of the blob with the whole trajectory as JSON: what no event has a field for stands there."""
+
+
+class Origin(Frozen):
+    """Where a forked session begins: the parent's event ``at`` is the last that it shares."""
+
+    session: str
+    at: int
+    head: str
+    """Hash of that event in the parent's log."""

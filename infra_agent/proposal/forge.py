@@ -1,0 +1,97 @@
+"""Pull requests on a forge. Another forge is another small class."""
+
+import os
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from infra_agent.errors import UsageError
+
+_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class PullRequest:
+    """An open pull request."""
+
+    number: int
+    url: str
+    title: str
+    body: str
+
+
+class Forge(Protocol):
+    """What ``push`` needs. Each raises UsageError in one line that says what to do."""
+
+    def find_open(self, branch: str) -> PullRequest | None:
+        """The open pull request of a branch."""
+
+    def create(self, branch: str, onto: str, title: str, body: str) -> PullRequest:
+        """A new one, as a draft."""
+
+    def update(self, number: int, title: str, body: str) -> PullRequest:
+        """Another title and text."""
+
+
+def token() -> str:
+    """The forge's token, from the environment alone; empty when there is none."""
+    return os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN") or ""
+
+
+class GitHub:
+    """GitHub's REST interface, version 2022-11-28."""
+
+    def __init__(self, remote: str, secret: str, api: str = "") -> None:
+        """``api``: its address, where the remote's host does not tell."""
+        parts = urlsplit(remote if "://" in remote else f"ssh://{remote.replace(':', '/', 1)}")
+        path = parts.path.strip("/").removesuffix(".git").split("/")
+        if len(path) != 2 or not all(path) or not parts.hostname:
+            raise UsageError(f"{remote}: not OWNER/NAME on a GitHub server; use --forge none to push the branch alone")
+        self._owner, self._name = path
+        host = parts.hostname
+        self._api = (api or ("https://api.github.com" if host == "github.com" else f"https://{host}/api/v3")).rstrip("/")
+        self._secret = secret
+
+    def find_open(self, branch: str) -> PullRequest | None:
+        """The open pull request whose head is the branch."""
+        found = self._ask("GET", "/pulls", {"head": f"{self._owner}:{branch}", "state": "open"}, None)
+        if not isinstance(found, list):
+            raise UsageError(f"{self._api}: the list of pull requests is not a list; is --api-url right?")
+        return self._read(found[0]) if found else None
+
+    def create(self, branch: str, onto: str, title: str, body: str) -> PullRequest:
+        """A draft."""
+        return self._read(self._ask("POST", "/pulls", {}, {"head": branch, "base": onto, "title": title, "body": body, "draft": True}))
+
+    def update(self, number: int, title: str, body: str) -> PullRequest:
+        """Title and text, nothing else."""
+        return self._read(self._ask("PATCH", f"/pulls/{number}", {}, {"title": title, "body": body}))
+
+    def _ask(self, method: str, path: str, query: dict[str, str], document: dict[str, Any] | None) -> Any:
+        import httpx
+
+        headers = {"Authorization": f"Bearer {self._secret}", "Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
+        url = f"{self._api}/repos/{self._owner}/{self._name}{path}"
+        try:
+            answer = httpx.request(method, url, params=query, json=document, headers=headers, timeout=_TIMEOUT_S)
+            if answer.is_success:
+                return answer.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise UsageError(f"{method} {url}: {type(error).__name__}; nothing is lost: push again") from error
+        raise UsageError(f"{method} {url}: {answer.status_code} {_reason(answer.status_code, answer.text)}")
+
+    def _read(self, found: Any) -> PullRequest:
+        try:
+            return PullRequest(int(found["number"]), str(found["html_url"]), str(found["title"]), str(found["body"] or ""))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"{self._api}: what came back is not a pull request ({type(error).__name__}); push again") from error
+
+
+def _reason(status: int, text: str) -> str:
+    if status in (401, 403):
+        return "the token in GITHUB_TOKEN or GH_TOKEN may not do that, or a limit of requests is reached"
+    if status == 404:
+        return "there is no such repository for this token"
+    if status == 429 or status >= 500:
+        return "the server cannot now; push again later"
+    return f"refused: {' '.join(text.split())[:200]}"

@@ -1,0 +1,190 @@
+"""Push to a real git server and a stub of a forge; whatever breaks on the way, a second push completes it, and nothing is ever forced."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra_agent.errors import InfraAgentError, UsageError
+from infra_agent.proposal import approval, pull_request
+from infra_agent.proposal.forge import GitHub
+from infra_agent.proposal.push import Destination, prepare, push
+from infra_agent.proposal.store import Proposal, find_proposal
+from infra_agent.replay.verify import verify
+from infra_agent.session import events
+from infra_agent.task.repository import Repository
+from tests.conftest import Cli
+from tests.proposal.githost import TOKEN, Host, serving
+from tests.proposal.recorded import copied, session_of
+from tests.support import rows_task
+
+TEMPLATE = "## Checklist\n\n- [ ] I searched for duplicates\n"
+
+
+@pytest.fixture(scope="module")
+def approved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("pushed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INFRA_AGENT_HOME", str(folder / "home"))
+        _, identity = session_of(rows_task(folder), folder / "home")
+        approval.decide(identity, "approve", "Ada Reviewer", "the axis was wrong", minutes=4)
+    return folder / "home", identity
+
+
+@pytest.fixture
+def proposal(approved: tuple[Path, str], home: Path) -> Proposal:
+    copied(approved[0], home)
+    return find_proposal(approved[1])
+
+
+@pytest.fixture
+def host(tmp_path: Path, proposal: Proposal, home: Path) -> Iterator[Host]:
+    """A server with a repository that holds the workspace in a folder, and one that holds it at its root with its history."""
+    root = tmp_path / "served"
+    mine = home / "repos" / "rows.git"
+    subprocess.run(["git", "clone", "--quiet", "--bare", str(mine), str(root / "o" / "own.git")], check=True)
+    target = Repository(root / "o" / "target.git")
+    target.folder.mkdir(parents=True)
+    target.git("init", "--quiet", "--bare", "--initial-branch=main")
+    files = {f"py/{path}": data for path, data in Repository(mine).read_tree(proposal.made.base).items()}
+    tree = target.write_tree({**files, "README": b"theirs\n", ".github/PULL_REQUEST_TEMPLATE.md": TEMPLATE.encode()})
+    target.move_branch("main", target.commit_tree(tree, [], "theirs\n"), None)
+    for name in ("own", "target"):
+        Repository(root / "o" / f"{name}.git").git("config", "http.receivepack", "true")
+    with serving(root) as served:
+        yield served
+
+
+def destination(host: Host, name: str = "target") -> Destination:
+    return Destination(f"{host.address}/o/{name}.git", prefix="py" if name == "target" else "", secret=TOKEN)
+
+
+def forge(host: Host) -> GitHub:
+    return GitHub(destination(host).remote, TOKEN, f"{host.address}/api/v3")
+
+
+def mine(home: Path) -> Repository:
+    return Repository(home / "repos" / "rows.git")
+
+
+def pushed(found: Proposal) -> list[events.Pushed]:
+    return [e.event for e in find_proposal(found.id).session.entries if isinstance(e.event, events.Pushed)]
+
+
+def test_one_commit_and_a_draft(proposal: Proposal, host: Host, home: Path) -> None:
+    event = push(proposal, mine(home), destination(host), forge(host))
+    theirs = Repository(host.root / "o" / "target.git")
+    assert theirs.branch(event.branch) == event.commit and event.pull_request == host.pulls[0]["html_url"]
+    assert theirs.git("rev-parse", f"{event.commit}^").decode().strip() == theirs.branch("main")
+    files = theirs.read_tree(event.commit)
+    assert b"cumsum(product, 0)" in files["py/rows/entry.py"] and files["README"] == b"theirs\n"
+    assert "Reviewed-by: Ada Reviewer" in theirs.message(event.commit)
+    draft = host.pulls[0]
+    assert (draft["head"], draft["base"], draft["draft"]) == (f"infra-agent/{proposal.id}", "main", True)
+    assert draft["body"].endswith(f"---\n\n{TEMPLATE}"), "their template follows, unfilled"
+    assert verify(find_proposal(proposal.id).session).agrees
+
+
+def test_a_second_push_changes_nothing(proposal: Proposal, host: Host, home: Path) -> None:
+    first = push(proposal, mine(home), destination(host), forge(host))
+    second = push(find_proposal(proposal.id), mine(home), destination(host), forge(host))
+    assert first == second and len(host.pulls) == 1 and len(pushed(proposal)) == 2
+    assert sum(asked.startswith("POST") and "git-receive-pack" in asked for asked in host.asked) == 1
+
+
+def test_after_the_target_moved_the_branch_stands_as_it_was_pushed(proposal: Proposal, host: Host, home: Path) -> None:
+    first = push(proposal, mine(home), destination(host), forge(host))
+    theirs = Repository(host.root / "o" / "target.git")
+    head = theirs.branch("main")
+    assert head
+    tree = theirs.write_tree({**theirs.read_tree(head), "NEWS": b"more\n"})
+    theirs.move_branch("main", theirs.commit_tree(tree, [head], "more\n"), head)
+    assert push(find_proposal(proposal.id), mine(home), destination(host), forge(host)).commit == first.commit
+
+
+def test_a_branch_with_something_else_is_left_alone(proposal: Proposal, host: Host, home: Path) -> None:
+    theirs = Repository(host.root / "o" / "target.git")
+    head = theirs.branch("main")
+    assert head
+    other = theirs.commit_tree(theirs.write_tree({**theirs.read_tree(head), "x": b"x\n"}), [head], "somebody's\n")
+    theirs.move_branch(f"infra-agent/{proposal.id}", other, None)
+    with pytest.raises(UsageError, match="holds another commit"):
+        push(proposal, mine(home), destination(host), forge(host))
+    assert theirs.branch(f"infra-agent/{proposal.id}") == other and not host.pulls and not pushed(proposal)
+
+
+STEPS = [
+    ("GET", "refs", "cut"), ("POST", "git-upload-pack", "cut"), ("POST", "git-receive-pack", "cut"), ("POST", "git-receive-pack", "late"),
+    ("GET", "pulls", "cut"), ("GET", "pulls", "late"), ("POST", "pulls", "cut"), ("POST", "pulls", "late"), ("PATCH", "1", "cut"),
+    ("PATCH", "1", "late"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "last", "how"), STEPS)
+def test_what_breaks_on_the_way_a_second_push_completes(
+    proposal: Proposal, host: Host, home: Path, method: str, last: str, how: str
+) -> None:
+    if method == "PATCH":
+        push(proposal, mine(home), destination(host), forge(host))
+        host.pulls[0]["title"] = "another"
+    host.broken[(method, last)] = how
+    with pytest.raises(InfraAgentError) as caught:
+        push(find_proposal(proposal.id), mine(home), destination(host), forge(host))
+    assert "\n" not in str(caught.value) and TOKEN not in str(caught.value)
+    event = push(find_proposal(proposal.id), mine(home), destination(host), forge(host))
+    assert Repository(host.root / "o" / "target.git").branch(event.branch) == event.commit
+    assert [pull["title"] for pull in host.pulls] == [proposal.made.title]
+    assert pushed(proposal)[-1] == event
+
+
+def test_onto_the_very_history(proposal: Proposal, host: Host, home: Path) -> None:
+    event = push(proposal, mine(home), destination(host, "own"), None)
+    assert not event.pull_request
+    assert Repository(host.root / "o" / "own.git").git("rev-parse", f"{event.commit}^").decode().strip() == proposal.made.base
+
+
+def test_what_does_not_fit_there_is_refused(proposal: Proposal, host: Host, home: Path) -> None:
+    with pytest.raises(InfraAgentError, match=r"does not fit onto main of .*give --prefix"):
+        push(proposal, mine(home), replace(destination(host), prefix=""), None)
+    with pytest.raises(UsageError, match="git fetch"):
+        push(proposal, mine(home), replace(destination(host), onto="absent"), None)
+    with pytest.raises(UsageError, match="holds a password"):
+        prepare(proposal, mine(home), Destination("https://me:secret@example.org/o/r.git"))
+
+
+@pytest.mark.parametrize(("secret", "path", "says"), [("wrong", "target", "may not do that"), (TOKEN, "absent", "422")])
+def test_what_a_forge_refuses_says_what_to_do(host: Host, secret: str, path: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        GitHub(f"{host.address}/o/{path}.git", secret, f"{host.address}/api/v3").create("b", "main", "t", "b")
+
+
+def test_an_unapproved_one_is_not_pushed(tmp_path: Path, host: Host, home: Path) -> None:
+    _, other = session_of(rows_task(tmp_path / "other"), home)
+    with pytest.raises(UsageError, match="is not approved"):
+        push(find_proposal(other), mine(home), destination(host), None)
+
+
+def test_the_text_says_what_maintainers_ask(proposal: Proposal) -> None:
+    hostile = proposal.made.model_copy(update={"summary": "```\n# Mine\n@everyone fixes #3 <img src=x>\n"})
+    text = pull_request.body(replace(proposal, made=hostile), "none in the tracker")
+    for wanted in ("Ada Reviewer, 4 minutes of review: the axis was wrong", "none in the tracker", "AI assistance", "driver model:scripted",
+                   "| accuracy | pass | in-process |", "Tier: low", "infra-agent gate rows", f"sha256:{proposal.made.patch}"):  # fmt: skip
+        assert wanted in text, wanted
+    outside = "\n".join(text.split("````")[::2])
+    assert "# Mine" not in outside and "@everyone" not in outside
+    assert "not done by this program" in pull_request.body(proposal)
+
+
+def test_by_command_line(proposal: Proposal, host: Host, home: Path, cli: Cli) -> None:
+    to = ("--remote", destination(host).remote, "--prefix", "py", "--api-url", f"{host.address}/api/v3", "--forge", "github")
+    assert cli("push", proposal.id, *to).returncode == 2, "no token"
+    dry = cli("push", proposal.id, *to, "--dry-run", GITHUB_TOKEN=TOKEN)
+    assert dry.returncode == 0 and "## Who answers for it" in dry.stdout and not host.pulls and not pushed(proposal)
+    done = cli("push", proposal.id, *to, "--json", GITHUB_TOKEN=TOKEN)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["pull_request"] == host.pulls[0]["html_url"]
+    written = b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
+    assert TOKEN.encode() not in written, "the token is in no file"
