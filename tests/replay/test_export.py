@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from infra_agent.agent import session
 from infra_agent.cli import formats
 from infra_agent.errors import UsageError
+from infra_agent.markdown import visible
 from infra_agent.models.base import Reply
 from infra_agent.models.scripted import Scripted
 from infra_agent.proposal.store import Session, open_session
@@ -282,7 +283,7 @@ def test_no_text_makes_structure_of_its_own(parked: Session, text: str) -> None:
     tokens = parsed(with_text(parked, text))
     assert structure(tokens) == structure(parsed(with_text(parked, BENIGN)))
     fences = [token.content for token in tokens if token.type == "fence"]
-    shown = markdown.visible(text.replace("\r\n", "\n").replace("\r", "\n")).replace("\x00", "\ufffd")
+    shown = visible(text.replace("\r\n", "\n").replace("\r", "\n")).replace("\x00", "\ufffd")
     assert set(fences) == {f"{shown}\n"}
 
 
@@ -291,7 +292,7 @@ def test_known_ways_out_of_a_cell_or_a_fence(parked: Session, text: str) -> None
     tokens = parsed(with_text(parked, text))
     assert structure(tokens) == structure(parsed(with_text(parked, BENIGN)))
     cells = [token.content for token in tokens if token.type == "inline"]
-    flat = markdown.visible(" ".join(text.split()))
+    flat = visible(" ".join(text.split()))
     assert sum(html.unescape(cell) == flat for cell in cells) >= 3, "it reads as it was written"
 
 
