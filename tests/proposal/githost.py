@@ -78,8 +78,9 @@ class _Handler(BaseHTTPRequestHandler):
             return 401, "text/plain", b"no"
         env = {
             "PATH": os.environ["PATH"], "GIT_PROJECT_ROOT": str(self.server.root), "GIT_HTTP_EXPORT_ALL": "1", "REMOTE_USER": "me",
-            "PATH_INFO": path, "QUERY_STRING": query, "REQUEST_METHOD": self.command, "CONTENT_TYPE": self.headers.get("Content-Type") or "",
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding") or "", "GIT_PROTOCOL": self.headers.get("Git-Protocol") or "",
+            "PATH_INFO": path, "QUERY_STRING": query, "REQUEST_METHOD": self.command,
+            "CONTENT_TYPE": self.headers.get("Content-Type") or "", "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding") or "",
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol") or "",
         }  # fmt: skip
         done = subprocess.run(["git", "http-backend"], input=body, env=env, capture_output=True, check=False)
         head, _, data = done.stdout.partition(b"\r\n\r\n")
