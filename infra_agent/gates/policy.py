@@ -126,8 +126,10 @@ class Policy(Frozen):
             names = [entry.id for entry in listed]
             if twice := next((name for name in names if names.count(name) > 1), None):
                 raise ValueError(f"'{twice}' is there twice: an id names one rule or detector")
-        for rule in self.rule:
-            if over := next((other for other in self.rule if other is not rule and other.shadows(rule)), None):
+        layers = list(dict.fromkeys(rule.layer for rule in self.rule))
+        for rule in self.rule:  # a layer on top may well leave a rule below nothing to decide: that is what it is for
+            below = [other for other in self.rule if layers.index(other.layer) <= layers.index(rule.layer) and other is not rule]
+            if over := next((other for other in below if other.shadows(rule)), None):
                 raise ValueError(f"rule '{rule.id}' is shadowed: rule '{over.id}' applies wherever it does, and decides {over.decision}")
         return self
 

@@ -124,6 +124,22 @@ def test_a_layer_on_top_can_only_be_stricter(tmp_path: Path) -> None:
         policy.add_layer(POLICY, file, "task")
 
 
+def test_a_layer_on_top_may_leave_a_rule_below_nothing_to_decide_but_not_the_other_way_round(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(
+        LAYER.replace('effects = ["network", "opaque"]\n', "")
+        .replace('["writes"]', '["writes"], path = "x"')
+        .replace('"shell", effects = ["writes"]', '"edit"')
+    )
+    assert policy.add_layer(POLICY, file, "task").decide(Action(tool="shell")).ruling == "ask"
+    file.write_text(
+        '[[rule]]\nid = "git-too"\ntools = ["edit"]\nglobs = [".git/**"]\ndecision = "deny"\nreason = "r"\n'
+        'match = [{ tool = "edit", path = ".git/x" }]\nnot_match = [{ tool = "view" }]\n'
+    )
+    with pytest.raises(UsageError, match=r"policy.toml:2: .*rule 'git-too' is shadowed: rule 'version-control'"):
+        policy.add_layer(POLICY, file, "task")
+
+
 def test_layers_of_task_and_user_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     policy.user_file().parent.mkdir(parents=True)
