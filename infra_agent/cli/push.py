@@ -33,8 +33,8 @@ def push(
 
     found = find_proposal(proposal, whole=True)
     repository = Repository(home() / "repos" / f"{found.session.header.task}.git")
-    to = pushing.Destination(remote, onto, prefix, duplicates, token())
-    chosen = _forge(forge, remote, to.secret, api_url)
+    chosen = _forge(forge, remote, token(), api_url)
+    to = pushing.Destination(remote, onto, prefix, duplicates, token() if chosen else "")  # no other host is shown the token
     if dry_run:
         made = pushing.prepare(found, repository, to)
         told = {"commit": made.commit, "refspec": made.refspec, "title": made.title, "body": made.body}
@@ -49,11 +49,11 @@ def push(
 
 
 def _forge(name: str, remote: str, secret: str, api: str) -> "Forge | None":
-    from infra_agent.proposal.forge import GitHub
+    from infra_agent.proposal.forge import GitHub, host
 
     if name not in ("auto", "github", "none"):
         raise UsageError(f"--forge {name}: allowed are auto, github and none")
     if name == "github" and not secret:
         raise UsageError("--forge github needs a token in GITHUB_TOKEN or GH_TOKEN")
-    on_github = "github.com/" in remote or remote.startswith("git@github.com:")
-    return GitHub(remote, secret, api) if name == "github" or (name == "auto" and secret and on_github) else None
+    wanted = name == "github" or (name == "auto" and bool(secret) and host(remote) == "github.com")
+    return GitHub(remote, secret, api) if wanted else None

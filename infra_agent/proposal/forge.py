@@ -38,18 +38,25 @@ def token() -> str:
     return os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN") or ""
 
 
+def host(remote: str) -> str:
+    """The host of an address or of ``user@host:path``; empty for a path."""
+    if "://" in remote:
+        return urlsplit(remote).hostname or ""
+    head, colon, _ = remote.partition(":")
+    return head.rpartition("@")[2] if colon and "/" not in head else ""
+
+
 class GitHub:
     """GitHub's REST interface, version 2022-11-28."""
 
     def __init__(self, remote: str, secret: str, api: str = "") -> None:
         """``api``: its address, where the remote's host does not tell."""
-        parts = urlsplit(remote if "://" in remote else f"ssh://{remote.replace(':', '/', 1)}")
-        path = parts.path.strip("/").removesuffix(".git").split("/")
-        if len(path) != 2 or not all(path) or not parts.hostname:
+        named, where = host(remote), urlsplit(remote).path if "://" in remote else remote.partition(":")[2]
+        path = where.strip("/").removesuffix(".git").split("/")
+        if len(path) != 2 or not all(path) or not named:
             raise UsageError(f"{remote}: not OWNER/NAME on a GitHub server; use --forge none to push the branch alone")
         self._owner, self._name = path
-        host = parts.hostname
-        self._api = (api or ("https://api.github.com" if host == "github.com" else f"https://{host}/api/v3")).rstrip("/")
+        self._api = (api or ("https://api.github.com" if named == "github.com" else f"https://{named}/api/v3")).rstrip("/")
         self._secret = secret
 
     def find_open(self, branch: str) -> PullRequest | None:

@@ -34,7 +34,7 @@ class Destination:
     duplicates: str = ""
     """What a person says of their search for duplicates."""
     secret: str = ""
-    """A token for https; it goes through git's environment, never through arguments or files."""
+    """A token for https, of this remote's own forge; it goes through git's environment, never through arguments or files."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -43,11 +43,9 @@ class Destination:
         if not self.secret or not self.remote.startswith(("https://", "http://127.0.0.1")):
             return kept
         basic = base64.b64encode(f"x-access-token:{self.secret}".encode()).decode()
-        return kept | {
-            "GIT_CONFIG_COUNT": "1",
-            "GIT_CONFIG_KEY_0": "http.extraHeader",
-            "GIT_CONFIG_VALUE_0": f"Authorization: Basic {basic}",
-        }
+        settings = {"http.extraHeader": f"Authorization: Basic {basic}", "http.followRedirects": "false"}  # no other host gets it
+        pairs = {f"GIT_CONFIG_{part}_{n}": item[at] for n, item in enumerate(settings.items()) for at, part in enumerate(("KEY", "VALUE"))}
+        return kept | {"GIT_CONFIG_COUNT": str(len(settings)), **pairs}
 
 
 @dataclass(frozen=True)

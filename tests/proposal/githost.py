@@ -27,6 +27,7 @@ class Host(ThreadingHTTPServer):
         self.broken: dict[tuple[str, str], str] = {}
         self.pulls: list[dict[str, Any]] = []
         self.asked: list[str] = []
+        self.authorised: list[bool] = []
 
     @property
     def address(self) -> str:
@@ -44,6 +45,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         how = self.server.broken.pop((self.command, path.path.rpartition("/")[2]), "")
         self.server.asked.append(f"{self.command} {self.path}")
+        self.server.authorised.append("Authorization" in self.headers)
         if how == "cut":
             self.connection.close()
             return

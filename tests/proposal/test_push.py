@@ -11,6 +11,7 @@ import pytest
 from infra_agent.errors import InfraAgentError, UsageError
 from infra_agent.proposal import approval, pull_request
 from infra_agent.proposal.forge import GitHub
+from infra_agent.proposal.forge import host as forge_host
 from infra_agent.proposal.push import Destination, prepare, push
 from infra_agent.proposal.store import Proposal, find_proposal
 from infra_agent.replay.verify import verify
@@ -159,6 +160,24 @@ def test_what_does_not_fit_there_is_refused(proposal: Proposal, host: Host, home
 def test_what_a_forge_refuses_says_what_to_do(host: Host, secret: str, path: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         GitHub(f"{host.address}/o/{path}.git", secret, f"{host.address}/api/v3").create("b", "main", "t", "b")
+
+
+@pytest.mark.parametrize(
+    ("remote", "named"),
+    [
+        ("https://github.com/o/r.git", "github.com"), ("git@github.com:o/r.git", "github.com"), ("ssh://git@github.com/o/r", "github.com"),
+        ("https://example.org/github.com/r", "example.org"), ("https://github.com.example.org/o/r", "github.com.example.org"),
+        ("https://github.com@example.org/o/r", "example.org"), ("/srv/github.com/r", ""), ("./github.com:o/r", ""),
+    ],
+)  # fmt: skip
+def test_the_host_of_a_remote(remote: str, named: str) -> None:
+    assert forge_host(remote) == named
+
+
+def test_a_token_is_shown_to_no_other_host(proposal: Proposal, host: Host, cli: Cli) -> None:
+    """A server that is not the forge asks for it in vain."""
+    done = cli("push", proposal.id, "--remote", destination(host).remote, "--prefix", "py", GITHUB_TOKEN=TOKEN)
+    assert done.returncode == 2 and "git fetch" in done.stderr and not any(host.authorised)
 
 
 def test_an_unapproved_one_is_not_pushed(tmp_path: Path, host: Host, home: Path) -> None:
