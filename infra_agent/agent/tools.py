@@ -115,11 +115,11 @@ def parse(tool: str, text: str, allowed: tuple[str, ...]) -> tuple[dict[str, Any
         if not isinstance(given, dict):
             return {}, "arguments must be a JSON object"
         return models[tool].model_validate(given).model_dump(), None
-    except json.JSONDecodeError as error:
-        return {}, f"arguments are not JSON ({error}); expected an object with: {_fields(models[tool])}"
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in error.errors())
         return {}, f"{wrong}; expected: {_fields(models[tool])}"
+    except (ValueError, RecursionError) as error:  # no JSON, a number of thousands of digits, brackets without end
+        return {}, f"arguments are not JSON ({error}); expected an object with: {_fields(models[tool])}"
 
 
 def _fields(model: type[BaseModel]) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infra_agent.agent import session
+from infra_agent.agent import session, tools
 from infra_agent.agent.loop import Outcome
 from infra_agent.errors import JudgedError, UsageError
 from infra_agent.models.base import Reply
@@ -278,3 +278,8 @@ def test_a_changed_workspace_is_another_base(task: Task, home: Path) -> None:
     with pytest.raises(UsageError, match="does not contain base"):
         merge(outcome.proposal, Target(home))
     assert merge(outcome.proposal, Target(home, "later")).commit
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"start": ' + "9" * 5_000 + "}"])
+def test_arguments_that_no_parser_takes_are_an_observation(text: str) -> None:
+    assert "arguments are not JSON" in (tools.parse("view", text, ())[1] or "")
