@@ -46,7 +46,7 @@ def _test_result(proposal: Proposal) -> dict[str, Any]:
     """A check that did not run, or that somebody set aside, is warned of: it is never among those that passed."""
     assert proposal.verdict is not None
     verdict, header = proposal.verdict.verdict, proposal.session.header
-    aside = {name for review in proposal.approvals for name in review.overrides}
+    aside = proposal.overrides
     failed = [check.name for check in verdict.checks if check.status == "fail" and check.name not in aside]
     warned = [c.name for c in verdict.checks if c.status in ("inconclusive", "not_run") or (c.status == "fail" and c.name in aside)]
     return {

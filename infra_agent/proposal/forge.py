@@ -4,7 +4,7 @@ import os
 import re
 from dataclasses import dataclass
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from infra_agent.errors import UsageError
 
@@ -116,11 +116,16 @@ class GitHub:
             raise UsageError(f"{self._api}: what came back is not a pull request ({type(error).__name__}); push again") from error
 
 
+def private(parts: SplitResult) -> bool:
+    """True for an address over which nobody on the way can read a token: https, or this machine."""
+    return bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK))
+
+
 def _refuse_clear_text(api: str) -> None:
     """Raises UsageError for an address over which anybody on the way could read the token."""
     try:
         parts = urlsplit(api)
-        fits = bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK))
+        fits = private(parts)
         _ = parts.port
     except ValueError:
         fits = False

@@ -89,8 +89,9 @@ def _judge_again(proposal: Proposal, repository: Repository, log: SessionLog, pa
         verdict=judged.verdict, seconds=round(judged.seconds, 3), secret=secret.hex(),
     )  # fmt: skip
     log.append(checked)
-    set_aside = {name for review in proposal.approvals for name in review.overrides}
-    fallen = [check for check in judged.verdict.checks if check.status != "pass" and not check.excused and check.name not in set_aside]
+    fallen = [
+        check for check in judged.verdict.checks if check.status != "pass" and not check.excused and check.name not in proposal.overrides
+    ]
     if fallen:
         raise JudgedError(
             f"branch '{target.into}' moved since base {proposal.made.base[:12]}, and with its files {proposal.id} does not pass: "
@@ -111,12 +112,11 @@ def _task(proposal: Proposal, target: Target) -> Task:
 def message(proposal: Proposal) -> str:
     """Title, summary and trailers of the commit."""
     header = proposal.session.header
-    set_aside = dict.fromkeys(name for review in proposal.approvals for name in review.overrides)
     trailers = [
         f"Infra-Agent-Session: {header.session}",
         f"{_TRAILER}: {proposal.id}",
         f"Infra-Agent-Evidence: sha256:{proposal.approvals[-1].binding}",
-        *(f"Infra-Agent-Override: {name}" for name in set_aside),
+        *(f"Infra-Agent-Override: {name}" for name in proposal.overrides),
         *(f"Reviewed-by: {review.reviewer}" for review in proposal.approvals),
         f"Assisted-by: infra-agent ({header.driver})",
     ]

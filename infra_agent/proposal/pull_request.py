@@ -23,7 +23,7 @@ _NO_SEARCH = "not done by this program, and nobody said that they did it"
 def body(proposal: Proposal, duplicates: str = "", template: str = "") -> str:
     """Markdown. ``duplicates``: what a person says of the search for them. ``template``: the target's own, which follows unfilled."""
     made, header = proposal.made, proposal.session.header
-    aside = dict.fromkeys(name for review in proposal.approvals for name in review.overrides)
+    aside = proposal.overrides
     parts = [
         "## What and why",
         fenced(_clipped(visible(made.summary), _ROOM)),

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from infra_agent.errors import UsageError
 from infra_agent.proposal import pull_request
 from infra_agent.proposal.approval import ready
-from infra_agent.proposal.forge import Forge, PullRequest, refuse_credentials
+from infra_agent.proposal.forge import Forge, PullRequest, private, refuse_credentials
 from infra_agent.proposal.merge import message
 from infra_agent.proposal.store import Proposal
 from infra_agent.session import events
@@ -18,7 +18,6 @@ from infra_agent.session.log import SessionLog
 from infra_agent.task.repository import ConflictError, PatchError, Repository
 
 _TEMPLATES = ("pull_request_template.md", ".github/pull_request_template.md", "docs/pull_request_template.md")
-_LOOPBACK = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,7 @@ class Destination:
         kept = {name: os.environ[name] for name in ("HOME", "SSH_AUTH_SOCK") if name in os.environ}
         kept["GIT_SSH_COMMAND"] = f"{os.environ.get('GIT_SSH_COMMAND') or 'ssh'} -oBatchMode=yes"
         parts = urlsplit(self.remote) if "://" in self.remote else None
-        private = parts is not None and (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK))
-        if not self.secret or parts is None or not private:
+        if not self.secret or parts is None or not private(parts):
             return kept
         basic = base64.b64encode(f"x-access-token:{self.secret}".encode()).decode()
         header = f"http.{parts.scheme}://{parts.netloc}/.extraHeader"

@@ -1,6 +1,7 @@
 """Sessions and proposals on disk. A proposal is a projection of its session's log; nothing is stored twice."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -59,12 +60,12 @@ class Proposal:
     reviews: tuple[events.ReviewDecided, ...]
     merged: events.Merged | None
 
-    @property
+    @cached_property
     def policy(self) -> Policy:
         """The policy that the session pinned."""
         return pinned(self.session.blobs.get(self.session.header.policy))
 
-    @property
+    @cached_property
     def risk(self) -> Risk:
         """The risk of the change by the pinned detectors; the model's own estimate can only raise it."""
         stated = self.made.risk if self.made.risk in TIERS else None
@@ -77,6 +78,11 @@ class Proposal:
         for review in self.reviews:
             found = {**found, person(review.reviewer): review} if review.decision == "approve" else {}
         return tuple(found.values())
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """Checks that those who approve answer for, each once."""
+        return tuple(dict.fromkeys(name for review in self.approvals for name in review.overrides))
 
     @property
     def state(self) -> str:

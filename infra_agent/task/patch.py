@@ -9,8 +9,6 @@ import re
 from dataclasses import dataclass
 
 _MODE = re.compile(rb"^(?:new|old|deleted) (?:file )?mode (\d+)$|^index [0-9a-f]+\.\.[0-9a-f]+ (\d+)$")
-
-
 HUNK = re.compile(rb"^@@ -(\d+)(?:,\d+)? \+(\d+)")
 
 

@@ -3,12 +3,15 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from infra_agent import canonical
 from infra_agent.agent import session
 from infra_agent.gates.proposal import ProposalGate
 from infra_agent.judge.collector import Collector
 from infra_agent.models.base import Reply
 from infra_agent.models.scripted import Scripted
+from infra_agent.proposal import approval
 from infra_agent.proposal.store import open_session, proposal_id
 from infra_agent.session import events
 from infra_agent.session.budget import Limits
@@ -16,7 +19,7 @@ from infra_agent.session.events import ToolCall
 from infra_agent.session.log import SessionLog
 from infra_agent.task.load import Task
 from infra_agent.task.repository import Repository
-from tests.support import call, mark_audited
+from tests.support import call, mark_audited, rows_task
 
 EDIT = call("edit", path="rows/entry.py", old="torch.cumsum(product, 1)", new="torch.cumsum(product, 0)")
 PROPOSE = call("propose", title="Sum rows along axis 0", summary="The running sum ran along columns.")
@@ -29,6 +32,18 @@ def session_of(task: Task, home: Path) -> tuple[str, str]:
     name, outcome = session.run(task, Scripted(said), "model:scripted", session.Options(False, Limits(steps=2), home), lambda event: None)
     assert outcome.exit_code == 0 and outcome.proposal, outcome
     return name, outcome.proposal
+
+
+def approved_in(
+    folder: Path, reviewer: str = "Ada Reviewer", reason: str = "the axis was wrong", minutes: float = 4.0
+) -> tuple[Path, str, str]:
+    """For fixtures that tests share: a home under ``folder``, its session, and the approved proposal."""
+    home = folder / "home"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INFRA_AGENT_HOME", str(home))
+        name, identity = session_of(rows_task(folder), home)
+        approval.decide(identity, "approve", reviewer, reason, minutes=minutes)
+    return home, name, identity
 
 
 def copied(source: Path, home: Path) -> None:

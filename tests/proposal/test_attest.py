@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from infra_agent import canonical
 from infra_agent.errors import UsageError
-from infra_agent.proposal import approval, attest
+from infra_agent.proposal import attest
 from infra_agent.proposal.merge import Target, merge
 from infra_agent.proposal.store import Proposal, find_proposal
 from tests.conftest import Cli
-from tests.proposal.recorded import copied, session_of
-from tests.support import rows_task
+from tests.proposal.recorded import approved_in, copied
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
@@ -26,12 +25,8 @@ JSON = st.recursive(
 
 @pytest.fixture(scope="module")
 def approved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    folder = tmp_path_factory.mktemp("attested")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("INFRA_AGENT_HOME", str(folder / "home"))
-        _, identity = session_of(rows_task(folder), folder / "home")
-        approval.decide(identity, "approve", "Ada", "seen")
-    return folder / "home", identity
+    home, _, identity = approved_in(tmp_path_factory.mktemp("approved"))
+    return home, identity
 
 
 @pytest.fixture

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from infra_agent.errors import InfraAgentError
-from infra_agent.proposal import approval
 from infra_agent.proposal.merge import Target, merge
 from infra_agent.proposal.store import find_proposal, open_session
-from tests.proposal.recorded import copied, session_of
-from tests.support import rows_task
+from tests.proposal.recorded import approved_in, copied
 
 MUTATIONS = 100
 
@@ -20,13 +18,7 @@ MUTATIONS = 100
 @pytest.fixture(scope="module")
 def approved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """A home, its session and the approved proposal."""
-    folder = tmp_path_factory.mktemp("approved")
-    home = folder / "home"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("INFRA_AGENT_HOME", str(home))
-        name, proposal = session_of(rows_task(folder), home)
-        approval.decide(proposal, "approve", "A Reviewer", "the axis was wrong")
-    return home, name, proposal
+    return approved_in(tmp_path_factory.mktemp("approved"))
 
 
 def bound(home: Path, name: str, proposal: str) -> dict[str, list[Path]]:

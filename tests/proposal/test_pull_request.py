@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from infra_agent.proposal import approval, pull_request
+from infra_agent.proposal import pull_request
 from infra_agent.proposal.store import Proposal, find_proposal
 from infra_agent.session import events
 from infra_agent.session.log import Entry
-from tests.proposal.recorded import copied, session_of
-from tests.support import rows_task
+from tests.proposal.recorded import approved_in, copied
 
 HOSTILE = "# Mine @everyone fixes #3 GH-4 <img src=x> `` | https://example.org\n## more"
 TEMPLATE = "\n## Checklist\r\n\n- [ ] I searched for duplicates\n\n"
@@ -19,12 +18,8 @@ TEMPLATE = "\n## Checklist\r\n\n- [ ] I searched for duplicates\n\n"
 
 @pytest.fixture(scope="module")
 def approved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    folder = tmp_path_factory.mktemp("text")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("INFRA_AGENT_HOME", str(folder / "home"))
-        _, identity = session_of(rows_task(folder), folder / "home")
-        approval.decide(identity, "approve", "Ada Reviewer", "the axis was wrong", minutes=4)
-    return folder / "home", identity
+    home, _, identity = approved_in(tmp_path_factory.mktemp("approved"))
+    return home, identity
 
 
 @pytest.fixture

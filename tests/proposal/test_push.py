@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra_agent.errors import InfraAgentError, UsageError
-from infra_agent.proposal import approval, pull_request
+from infra_agent.proposal import pull_request
 from infra_agent.proposal.forge import GitHub
 from infra_agent.proposal.forge import host as forge_host
 from infra_agent.proposal.push import Destination, prepare, push
@@ -21,7 +21,7 @@ from infra_agent.session import events
 from infra_agent.task.repository import Repository
 from tests.conftest import Cli
 from tests.proposal.githost import TOKEN, Host, serving
-from tests.proposal.recorded import copied, session_of
+from tests.proposal.recorded import approved_in, copied, session_of
 from tests.support import rows_task
 
 TEMPLATE = "## Checklist\n\n- [ ] I searched for duplicates\n"
@@ -29,12 +29,8 @@ TEMPLATE = "## Checklist\n\n- [ ] I searched for duplicates\n"
 
 @pytest.fixture(scope="module")
 def approved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    folder = tmp_path_factory.mktemp("pushed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("INFRA_AGENT_HOME", str(folder / "home"))
-        _, identity = session_of(rows_task(folder), folder / "home")
-        approval.decide(identity, "approve", "Ada Reviewer", "the axis was wrong", minutes=4)
-    return folder / "home", identity
+    home, _, identity = approved_in(tmp_path_factory.mktemp("approved"))
+    return home, identity
 
 
 @pytest.fixture
