@@ -1,6 +1,7 @@
 """What a device has: streams, events, and memory that is allocated and freed."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from feedback.events.clock import Thread, caller, give_way
@@ -19,9 +20,19 @@ class Stream:
         self._idle: list[Thread] = []
         self._busy = False
 
-    def launch(self, seconds: float, reads: "tuple[Buffer, ...]" = (), writes: "tuple[Buffer, ...]" = ()) -> None:
-        """A kernel or a copy: what it reads and writes, and how long it takes."""
-        self._add("kernel", (seconds, reads, writes))
+    def launch(
+        self,
+        seconds: float,
+        reads: "tuple[Buffer, ...]" = (),
+        writes: "tuple[Buffer, ...]" = (),
+        compute: Callable[..., Any] | None = None,
+    ) -> None:
+        """A kernel or a copy: what it reads and writes, and how long it takes.
+
+        ``compute`` is given the values of ``reads`` as they are when it begins; what it returns, a tuple with a value for each of
+        ``writes`` when there are several, lies in them when it ends.
+        """
+        self._add("kernel", (seconds, reads, writes, compute))
 
     def record(self, event: "DeviceEvent") -> None:
         """The event is reached when all that was launched before is done."""
@@ -67,15 +78,23 @@ class Stream:
                     await runtime.sleep_on(event.waiters)
                 runtime.note("wait", event.name, ref, who=self.name, place=place)
             else:
-                seconds, reads, writes = about
-                for buffer in reads:
-                    runtime.note("read", buffer.name, buffer.lifetime, who=self.name, place=place)
-                held_back = runtime.delays.get(f"{self.name}@{place}", 0.0)
-                await give_way(runtime.now + held_back + seconds * (0.5 + runtime.random.random()))
-                for buffer in writes:
-                    runtime.note("write", buffer.name, buffer.lifetime, who=self.name, place=place)
+                await self._kernel(place, *about)
         self._busy = False
         runtime.wake_all(self._idle)
+
+    async def _kernel(
+        self, place: str, seconds: float, reads: "tuple[Buffer, ...]", writes: "tuple[Buffer, ...]", compute: Callable[..., Any] | None
+    ) -> None:
+        runtime = self._runtime
+        for buffer in reads:
+            runtime.note("read", buffer.name, buffer.lifetime, who=self.name, place=place)
+        made: Any = compute(*(buffer.value for buffer in reads)) if compute else None
+        held_back = runtime.delays.get(f"{self.name}@{place}", 0.0)
+        await give_way(runtime.now + held_back + seconds * (0.5 + runtime.random.random()))
+        for n, buffer in enumerate(writes):
+            runtime.note("write", buffer.name, buffer.lifetime, who=self.name, place=place)
+            if compute:
+                buffer.value = made if len(writes) == 1 else made[n]
 
 
 class DeviceEvent:
@@ -96,7 +115,7 @@ class DeviceEvent:
 
 
 class Buffer:
-    """Memory by name. ``value`` is what a host thread wrote last; a device's contents are not modelled."""
+    """Memory by name. ``value`` is what was written last: by a host thread, or by a kernel that computes."""
 
     def __init__(self, runtime: "Runtime", name: str) -> None:
         self._runtime, self.name = runtime, name

@@ -101,13 +101,13 @@ def _control_trial(name: str, control: Control, judged: Judged) -> Trial:
 def _free_controls(collector: Collector) -> list[Trial]:
     """One trial for each free control, over every stage of the public cases that are cheap."""
     began = time.monotonic()
-    accepts = collector.task.spec.accepts
+    spec = collector.task.spec
     tried: dict[str, list[str]] = {}
     for case in (c for c in collector.cases("public") if c.when == "always"):
         drawn, other = collector.reference.draws(case, [collector.seed("controls", case) for _ in range(2)])
         inputs = evidence.tensors(drawn.inputs, f"inputs of {case.name}")
         for control, stage, passed in free.accepted(case, drawn, other, inputs):
-            found = "refused" if not passed else "on purpose" if free.excused(control, stage, accepts) else f"{stage} of {case.name}"
+            found = "refused" if not passed else "on purpose" if free.excused(control, stage, spec) else f"{stage} of {case.name}"
             tried.setdefault(control, []).append(found)
     seconds = round(time.monotonic() - began, 1)
     return [
@@ -137,15 +137,19 @@ def _same_problems(collector: Collector, base: Tree) -> tuple[str, ...]:
 
 
 def _reference_problems(collector: Collector) -> tuple[str, ...]:
-    """The truth is finite, not constant, and every input matters to it in at least one public case."""
+    """The truth is finite, not constant, and every input matters to it in at least one public case, but no seed of an interleaving."""
+    entry = collector.task.spec.entry
     problems: list[str] = []
     moved: dict[str, float] = {}
     for case in (c for c in collector.cases("public") if c.when == "always"):
         found = collector.sensitivity(case)
         if not found["finite"]:
             problems.append(f"truth of {case.name} is not finite")
-        problems += [f"stage {stage} of {case.name} is constant" for stage in found["constant"]]
+        problems += [f"stage {stage} of {case.name} is constant" for stage in found["constant"] if stage not in entry.modelled]
         for name, change in found["changes"].items():
             moved[name] = max(change, moved.get(name, 0.0))
-    problems += [f"input {name} does not matter (largest change {change:.1e})" for name, change in moved.items() if change < _BARELY]
+    told = {name: moved.get(name, 0.0) for name in entry.seeds}
+    problems += [f"truth depends on seed {name} (largest change {change:.1e})" for name, change in told.items() if change >= _BARELY]
+    barely = {name: change for name, change in moved.items() if name not in entry.seeds and change < _BARELY}
+    problems += [f"input {name} does not matter (largest change {change:.1e})" for name, change in barely.items()]
     return tuple(problems)

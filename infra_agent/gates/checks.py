@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from infra_agent.judge import events as events_kind
 from infra_agent.judge import static as static_kind
 from infra_agent.judge import suite as suite_kind
 from infra_agent.judge import tensors
 from infra_agent.judge import timing as timing_kind
+from infra_agent.judge.events import EventsRecord
 from infra_agent.judge.records import DeterminismRecord, RanRecord, RepeatRecord
 from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.suite import SuiteRecord
@@ -32,9 +34,12 @@ def isolation(level: Isolation, least: Isolation) -> Check:
     return Check(name="isolation", status="inconclusive", trust="judged", figure=level, message=message)
 
 
-def accuracy(records: Sequence[CompareRecord], held_out: bool, platform: PlatformName) -> Check:
-    """Every stage of every case within its limit."""
-    name, trust = "held_out" if held_out else "accuracy", accuracy_trust(platform)
+def accuracy(records: Sequence[CompareRecord], held_out: bool, platform: PlatformName, modelled: Sequence[str] = ()) -> Check:
+    """Every stage of every case within its limit; in public cases but those that are ``modelled``, which have a check of their own."""
+    name = "held_out" if held_out else "accuracy"
+    trust: Trust = "in-process" if held_out and modelled else accuracy_trust(platform)
+    if not held_out:
+        records = [_without(record, modelled) for record in records]
     assessed = [tensors.assess(record) for record in records]
     findings = sorted((f for _, _, fs in assessed for f in fs), key=lambda f: -f.magnitude)
     passed = sum(status == "pass" for status, _, _ in assessed)
@@ -57,6 +62,29 @@ def accuracy(records: Sequence[CompareRecord], held_out: bool, platform: Platfor
     return Check(
         name=name, status="pass", trust=trust, figure=figure, message=f"every stage within its limit; closest: {_closest(records)}"
     )
+
+
+def modelled(records: Sequence[CompareRecord], stages: Sequence[str]) -> Check:
+    """What the entry says of its own cost, by a virtual clock or a cost model, is near the best there is. Too good is wrong, too."""
+    found = [_limited(record, stages) for record in records if record.ended == "ok"]
+    known: dict[str, Any] = {"name": "modelled", "trust": "in-process", "figure": f"{', '.join(stages)} of {len(found)} cases"}
+    if len(found) < len(records) or not found:
+        return Check.model_validate({**known, "status": "not_run", "message": "a case did not run"})
+    findings = sorted((f for record in found for f in tensors.assess(record)[2]), key=lambda f: -f.magnitude)
+    if not findings:
+        return Check.model_validate({**known, "status": "pass", "message": f"within limits; closest: {_closest(found)}"})
+    over = tuple(f.model_copy(update={"kind": "over_limit"}) if f.kind == "incorrect" else f for f in findings)
+    known |= {"status": "fail", "kind": over[0].kind, "where": over[0].where, "findings": over}
+    return Check.model_validate({**known, "message": f"{over[0].where}: {over[0].message}"})
+
+
+def _limited(record: CompareRecord, stages: Sequence[str]) -> CompareRecord:
+    """The record as if the task had these stages alone."""
+    return record.model_copy(update={"bounds": {stage: bound for stage, bound in record.bounds.items() if stage in stages}})
+
+
+def _without(record: CompareRecord, stages: Sequence[str]) -> CompareRecord:
+    return _limited(record, [stage for stage in record.bounds if stage not in stages])
 
 
 def _closest(records: Sequence[CompareRecord]) -> str:
@@ -122,26 +150,26 @@ _RAISED = {"OverwrittenError": "incorrect", "HostWorkError": "not_own_work", "Ra
 """What the cage raises when it sees it -> kind of failure."""
 
 
-def repeat(records: Sequence[RepeatRecord], platform: PlatformName) -> Check:
-    """Calls that follow each other in one process are each right for their own inputs."""
+def repeat(records: Sequence[RepeatRecord], platform: PlatformName, modelled: Sequence[str] = ()) -> Check:
+    """Calls that follow each other in one process are each right for their own inputs; ``modelled`` stages are not asked."""
     known: dict[str, Any] = {"name": "repeat", "trust": accuracy_trust(platform)}
     known["figure"] = ", ".join(f"{len(record.calls)} calls of {record.case}" for record in records)
     for record in records:
         if not record.calls and not record.ended:
             return Check.model_validate({**known, "status": "not_run", "message": f"no call of {record.case} was made"})
-        if found := _repeat_fault(record, platform):
+        if found := _repeat_fault(record, platform, modelled):
             return Check.model_validate({**known, "status": "fail", **found})
     return Check.model_validate({**known, "status": "pass", "message": "in one process every call is right for its own inputs"})
 
 
-def _repeat_fault(record: RepeatRecord, platform: PlatformName) -> dict[str, Any] | None:
+def _repeat_fault(record: RepeatRecord, platform: PlatformName, modelled: Sequence[str]) -> dict[str, Any] | None:
     """kind, message and, where there is one, place of what is wrong with the calls of one case."""
     if record.replayed:
         return {"kind": "replayed", "message": f"call {record.replayed[0] + 1} was answered with the result of an earlier one"}
     if record.ended:
         raised = next((kind for name, kind in _RAISED.items() if name in record.ending), None)
         return {"kind": raised or _ENDED.get(record.ended, "crashed"), "message": f"ended with {record.ended}: {record.ending}"}
-    findings = [finding for call in record.calls for finding in tensors.assess(call)[2]]
+    findings = [finding for call in record.calls for finding in tensors.assess(_without(call, modelled))[2]]
     if not findings:
         return None
     worst = max(findings, key=lambda finding: finding.magnitude)
@@ -218,6 +246,17 @@ def tests(record: SuiteRecord) -> Check:
     return Check(
         name="tests", status=status, kind=kind, trust="in-process", figure=figure, where=worst.where if worst else None,
         message=message[:600], findings=findings,
+    )  # fmt: skip
+
+
+def events(record: EventsRecord) -> Check:
+    """The task's scenario under schedules that the judge drew: nothing unordered, no use after a free, nobody left waiting."""
+    status, kind, findings = events_kind.assess(record)
+    worst = findings[0] if findings and status != "pass" else None
+    message = f"{worst.where}: {worst.message}" if worst else "nothing unordered"
+    return Check(
+        name="events", status=status, kind=kind, trust="in-process", figure=f"{len(record.seeds)} schedules",
+        where=worst.where if worst else None, message=message[:600], findings=findings,
     )  # fmt: skip
 
 

@@ -26,8 +26,8 @@ _FAR_BEYOND = 64.0
 Store = Callable[[bytes], str]
 OnCheck = Callable[[Check], None]
 NAMES = (
-    "isolation", "applies", "scope", "secrets", "accuracy", "held_out", "growth", "ran", "own_work", "repeat", "determinism", "static",
-    "precision", "tests", "timing", "plausibility",
+    "isolation", "applies", "scope", "secrets", "accuracy", "held_out", "modelled", "growth", "ran", "own_work", "repeat", "determinism",
+    "static", "precision", "tests", "events", "timing", "plausibility",
 )  # fmt: skip
 
 
@@ -125,27 +125,48 @@ class ProposalGate:
         records.sort(key=lambda r: f"{r.split}.{r.case}")  # the order in which they are read back from the log
         kept = {f"compare.{r.split}.{r.case}": self._keep(r) for r in records}
         seen, hidden = ([r for r in records if r.split == split] for split in ("public", "held_out"))
-        self._add(checks.accuracy(seen, held_out=False, platform=spec.platform), **_split(kept, "public"))
-        self._add(checks.accuracy(hidden, held_out=True, platform=spec.platform), **_split(kept, "held_out"))
+        self._compared(seen, hidden, kept)
         if any(record.ended == "timeout" for record in records):
             return  # whatever comes next would be late too
-        if spec.growth:
-            self._add(checks.growth(seen, spec.growth, spec.platform), **_split(kept, "public"))
         smallest = min(seen, key=lambda r: r.size)
         self._ran(tree, smallest)
         if spec.libraries == "none":
             self._own_work(tree, base_tree)
         repeated = [standing.repeat(collector, tree, case) for case in collector.two_cases(smallest.case)]
-        self._add(checks.repeat(repeated, spec.platform), **{f"repeat.{record.case}": self._keep(record) for record in repeated})
+        self._add(
+            checks.repeat(repeated, spec.platform, spec.entry.modelled),
+            **{f"repeat.{record.case}": self._keep(record) for record in repeated},
+        )
         record = standing.determinism(collector, tree, collector.public_case(smallest.case), spec.determinism_runs)
         self._add(checks.determinism(record), determinism=self._keep(record))
         if spec.static:
             self._static(*compiled[0], spec.static, records, kept)
+        self._behaves(tree, base_tree)
+        if spec.timing and not any(check.status == "fail" for check in self._done):
+            self._timing(tree, base_tree, spec.timing)
+
+    def _compared(self, seen: list[CompareRecord], hidden: list[CompareRecord], kept: dict[str, str]) -> None:
+        """What follows from the outputs of one call of each case."""
+        spec = self._collector.task.spec
+        told = spec.entry.modelled
+        self._add(checks.accuracy(seen, held_out=False, platform=spec.platform, modelled=told), **_split(kept, "public"))
+        self._add(checks.accuracy(hidden, held_out=True, platform=spec.platform, modelled=told), **_split(kept, "held_out"))
+        if any(record.ended == "timeout" for record in (*seen, *hidden)):
+            return
+        if told:
+            self._add(checks.modelled(seen, told), **_split(kept, "public"))
+        if spec.growth:
+            self._add(checks.growth(seen, spec.growth, spec.platform), **_split(kept, "public"))
+
+    def _behaves(self, tree: Tree, base_tree: Tree) -> None:
+        """The project's own tests, and its scenario on the virtual clock."""
+        spec, collector = self._collector.task.spec, self._collector
         if spec.commands and spec.commands.test:
             suite = commands.tests(collector, tree, base_tree, 1)
             self._add(checks.tests(suite), suite=self._keep(suite))
-        if spec.timing and not any(check.status == "fail" for check in self._done):
-            self._timing(tree, base_tree, spec.timing)
+        if spec.scenario and spec.scenario.schedules:
+            found = standing.events(collector, tree, spec.scenario.schedules)
+            self._add(checks.events(found), events=self._keep(found))
 
     def _timing(self, tree: Tree, base_tree: Tree, asked: Timing) -> None:
         """Last and only when all else holds: a wrong answer has no speed, and time is what takes time."""
@@ -203,11 +224,13 @@ class ProposalGate:
 def expected_checks(spec: TaskSpec, present: Sequence[str]) -> list[str]:
     """The checks a verdict on this task must have: those already ``present``, then the ones still missing."""
     asked = {
+        "modelled": bool(spec.entry.modelled),
         "growth": bool(spec.growth),
         "static": bool(spec.static),
         "precision": bool(spec.static),
         "own_work": spec.libraries == "none",
         "tests": spec.commands is not None and bool(spec.commands.test),
+        "events": spec.scenario is not None and spec.scenario.schedules > 0,
         "plausibility": spec.roofline is not None,
     }
     wanted = [name for name in NAMES if asked.get(name, True)]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from infra_agent import canonical
 from infra_agent.gates import checks, policy, reading
 from infra_agent.gates.proposal import expected_checks
+from infra_agent.judge.events import EventsRecord
 from infra_agent.judge.records import DeterminismRecord, RanRecord, RepeatRecord
 from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.suite import SuiteRecord
@@ -23,7 +24,7 @@ from infra_agent.task.spec import Static, TaskSpec
 from infra_agent.task.tree import with_protected
 
 Records = Mapping[str, bytes]
-_MEASURED = ("compare", "determinism", "perturbed", "repeat", "timing", "static")
+_MEASURED = ("compare", "determinism", "perturbed", "repeat", "timing", "static", "events")
 """What records of the files that ran are called, up to the first point; those of base's begin with ``base``."""
 _CARRIED = {"applies", "isolation"}
 """``applies`` needs the repository: replay has none, a merge applies the patch itself. ``isolation`` has no record: it is asked apart."""
@@ -31,6 +32,10 @@ _CARRIED = {"applies", "isolation"}
 
 def _compares(records: Records) -> list[CompareRecord]:
     return [CompareRecord.model_validate_json(data) for _, data in sorted(records.items())]
+
+
+def _repeats(records: Records) -> list[RepeatRecord]:
+    return [RepeatRecord.model_validate_json(data) for data in records.values()]
 
 
 def _timings(records: Records) -> list[TimingRecord]:
@@ -57,16 +62,18 @@ def _own_work(records: Records, spec: TaskSpec) -> Check:
 _AGAIN: dict[str, Callable[[Records, TaskSpec], Check]] = {
     "scope": lambda records, spec: reading.scope(records["patch"], spec, frozenset(json.loads(records["base_paths"]))),
     "secrets": lambda records, spec: reading.secrets(records["patch"]),
-    "accuracy": lambda records, spec: checks.accuracy(_compares(records), held_out=False, platform=spec.platform),
-    "held_out": lambda records, spec: checks.accuracy(_compares(records), held_out=True, platform=spec.platform),
+    "accuracy": lambda records, spec: checks.accuracy(_compares(records), False, spec.platform, spec.entry.modelled),
+    "held_out": lambda records, spec: checks.accuracy(_compares(records), True, spec.platform, spec.entry.modelled),
+    "modelled": lambda records, spec: checks.modelled(_compares(records), spec.entry.modelled),
     "growth": lambda records, spec: checks.growth(_compares(records), spec.growth, spec.platform),
     "own_work": _own_work,
     "ran": lambda records, spec: checks.ran(RanRecord.model_validate_json(records["ran"])),
     "determinism": lambda records, spec: checks.determinism(DeterminismRecord.model_validate_json(records["determinism"])),
-    "repeat": lambda records, spec: checks.repeat([RepeatRecord.model_validate_json(data) for data in records.values()], spec.platform),
+    "repeat": lambda records, spec: checks.repeat(_repeats(records), spec.platform, spec.entry.modelled),
     "static": _static,
     "precision": _precision,
     "tests": lambda records, spec: checks.tests(SuiteRecord.model_validate_json(records["suite"])),
+    "events": lambda records, spec: checks.events(EventsRecord.model_validate_json(records["events"])),
     "timing": lambda records, spec: checks.timing(_timings(records), spec),
     "plausibility": lambda records, spec: checks.plausibility(_timings(records), spec),
 }
@@ -170,7 +177,7 @@ def _record_faults(
         if tree is not None and json.loads(blobs.get(digest))["tree"] != tree:
             found.append(f"record {name} is of other files than {'base' if name.startswith('base') else 'the patch makes'}")
     cases = json.loads(blobs.get(header.cases))
-    for check, split in (("accuracy", "public"), ("growth", "public"), ("held_out", "held_out")):
+    for check, split in (("accuracy", "public"), ("modelled", "public"), ("growth", "public"), ("held_out", "held_out")):
         listed = records.get(check, {})
         if listed and set(listed) != {f"compare.{split}.{case}" for case in cases[split]}:
             found.append(f"check {check} does not have every {split} case")

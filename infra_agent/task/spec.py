@@ -23,6 +23,10 @@ class Entry(Frozen):
     """Outputs that must be produced; a missing one is ``incorrect``."""
     mutates: tuple[str, ...] = ()
     """Inputs that the function overwrites; each is a stage, read back from where it lay. No other input may change."""
+    modelled: tuple[str, ...] = ()
+    """Stages that are figures of a virtual clock or a cost model, said by the function itself: check ``modelled`` is theirs, in-process."""
+    seeds: tuple[str, ...] = ()
+    """Inputs that draw how things interleave: what comes out must not depend on them."""
 
 
 class Edit(Frozen):
@@ -106,6 +110,8 @@ class Scenario(Frozen):
     """Module of the workspace, dotted."""
     callable: str
     """Name of a function in it that takes a ``feedback.events.runtime.Runtime`` and returns a coroutine."""
+    schedules: int = Field(default=0, ge=0, le=400)
+    """Schedules that the proposal gate looks at, drawn and turned ones together; 0: only the instrument asks."""
 
 
 class Figures(Frozen):
@@ -210,6 +216,10 @@ class TaskSpec(Frozen):
             raise ValueError("[timing] says nothing about interpreted kernels; it needs platform 'cpu'")
         if unknown := set(self.entry.mutates) - set(self.entry.stages):
             raise ValueError(f"[entry] mutates {', '.join(sorted(unknown))}: what is written in place must be one of the stages")
+        if unknown := set(self.entry.modelled) - set(self.entry.stages):
+            raise ValueError(f"[entry] modelled {', '.join(sorted(unknown))}: a figure of the model must be one of the stages")
+        if set(self.entry.modelled) == set(self.entry.stages):
+            raise ValueError("[entry] modelled names every stage: at least one must be an output that the judge can check")
         return self
 
     @property

@@ -1,5 +1,7 @@
 """Free negative controls: each is refused by a bound that means something, and accepted by one that does not."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from infra_agent.judge.controls import accepted, excused, reduced, wrong_outputs
 from infra_agent.judge.reference import Case, Drawn
 from infra_agent.judge.tensors import Bound
 from infra_agent.task.spec import Accepts
+from tests.support import rows_task
 
 
 def contents(seed: int) -> Drawn:
@@ -48,7 +51,15 @@ def test_integers_have_controls_too() -> None:
     assert "reduced precision" not in names and {"zeros", "stale", "uninitialised"} <= set(names)
 
 
-def test_what_a_task_accepts_on_purpose_is_its_stage_and_control_only() -> None:
-    meant = (Accepts(stage="y", control="copy of input", why="it is a view"),)
-    assert excused("copy of input x", "y", meant)
-    assert not excused("copy of input x", "z", meant) and not excused("zeros", "y", meant)
+def test_what_a_task_accepts_on_purpose_is_its_stage_and_control_only(tmp_path: Path) -> None:
+    spec = rows_task(tmp_path).spec
+    spec = spec.model_copy(update={"accepts": (Accepts(stage="product", control="copy of input", why="it is a view"),)})
+    assert excused("copy of input x", "product", spec)
+    assert not excused("copy of input x", "running", spec) and not excused("zeros", "product", spec)
+
+
+def test_a_figure_of_a_model_is_not_asked_for_precision_but_must_be_one(tmp_path: Path) -> None:
+    spec = rows_task(tmp_path).spec
+    spec = spec.model_copy(update={"entry": spec.entry.model_copy(update={"modelled": ("running",)})})
+    assert excused("reduced precision", "running", spec) and not excused("reduced precision", "product", spec)
+    assert not any(excused(control, "running", spec) for control in ("zeros", "uninitialised", "never written"))

@@ -16,7 +16,11 @@ from tests.support import TASK, rows_task
         ('id = "rows"', 'id = "Rows!"', "key 'id': found 'Rows!'"),
         ('goal = "Make both stages right."', "", "key 'goal' is missing"),
         ("[metric]", "[metrics]", "unknown key 'metrics'; allowed here: accepts, commands, determinism_runs, edit"),
-        ('callable = "run"', 'callable = "run"\nshape = 3', "unknown key 'entry.shape'; allowed here: callable, module, mutates, stages"),
+        (
+            'callable = "run"',
+            'callable = "run"\nshape = 3',
+            "unknown key 'entry.shape'; allowed here: callable, modelled, module",
+        ),
         ("max_steps = 20", "max_steps = 0", "key 'max_steps': found 0"),
         ("[entry]", "[entry", "not valid TOML"),
     ],
