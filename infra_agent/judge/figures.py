@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from infra_agent.frozen import Frozen, one_line
-from infra_agent.judge.statistics import Interval, claim, clipped, mean_interval
+from infra_agent.judge.statistics import Interval, claim, clipped, trimmed_interval
 from infra_agent.session.observation import FileWhere, Finding, Metric, Status
 from infra_agent.task.spec import Figures
 
@@ -155,7 +155,7 @@ def intervals(record: FiguresRecord, asked: Figures) -> dict[str, Interval]:
     sign = 1 if asked.better == "lower" else -1
     walls = [clipped(math.log(then.wall_s / now.wall_s)) for then, now in pairs]
     effects = {name: [clipped(sign * math.log(then.values[name] / now.values[name])) for then, now in pairs] for name in names}
-    return {_WALL: mean_interval(walls, alpha), **{name: mean_interval(units, alpha) for name, units in effects.items()}}
+    return {_WALL: trimmed_interval(walls, alpha), **{name: trimmed_interval(units, alpha) for name, units in effects.items()}}
 
 
 def assess(record: FiguresRecord, asked: Figures) -> tuple[Status, str | None, tuple[Finding, ...]]:

@@ -64,6 +64,26 @@ def mean_interval(units: Sequence[float], alpha: float) -> Interval:
     return Interval(effect=mean, low=mean - half, high=mean + half)
 
 
+def trimmed_interval(units: Sequence[float], alpha: float) -> Interval:
+    """Like ``mean_interval`` with a fifth of the units cut off at either end: one that a busy machine spoilt does not widen it.
+
+    Tukey and McLaughlin (Sankhya A 25, 1963): the trimmed mean, with the spread of the winsorized units. Below five units nothing is cut.
+    """
+    from scipy.special import stdtrit
+
+    n, cut = len(units), len(units) // 5
+    if cut == 0:
+        return mean_interval(units, alpha)
+    ordered = sorted(units)
+    kept = ordered[cut : n - cut]
+    mean = math.fsum(kept) / len(kept)
+    winsorized = [kept[0]] * cut + kept + [kept[-1]] * cut
+    middle = math.fsum(winsorized) / n
+    spread = math.sqrt(math.fsum((unit - middle) ** 2 for unit in winsorized) / (n - 1))
+    half = float(stdtrit(len(kept) - 1, 1 - alpha / 2)) * spread * math.sqrt(n) / len(kept)
+    return Interval(effect=mean, low=mean - half, high=mean + half)
+
+
 def paired(effects: Sequence[float], first: int = 0) -> list[float]:
     """Units of consecutive restarts from ``first`` on; a last one without a partner is left out."""
     return [(effects[n] + effects[n + 1]) / 2 for n in range(first, len(effects) - 1, 2)]

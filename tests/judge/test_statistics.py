@@ -23,6 +23,7 @@ from infra_agent.judge.statistics import (
     mean_interval,
     paired,
     smallest_visible,
+    trimmed_interval,
     within,
 )
 
@@ -49,6 +50,27 @@ def test_the_interval_is_student_t(units: list[float], alpha: float) -> None:
     found = mean_interval(units, alpha)
     assert (found.low, found.effect, found.high) == pytest.approx((low, np.mean(units), high), rel=1e-9, abs=1e-9)
     assert found.half_width == pytest.approx((high - low) / 2, rel=1e-9, abs=1e-9)
+
+
+@SAME_EVERYWHERE
+@given(st.sampled_from([5, 10, 15, 40]).flatmap(lambda n: st.lists(EFFECTS, min_size=n, max_size=n)), ALPHAS)
+def test_the_trimmed_interval_is_tukeys_and_mclaughlins(units: list[float], alpha: float) -> None:
+    low, high = stats.mstats.trimmed_mean_ci(np.array(units), limits=(0.2, 0.2), alpha=alpha)
+    found = trimmed_interval(units, alpha)
+    assert (found.low, found.high) == (pytest.approx(float(low), abs=1e-9), pytest.approx(float(high), abs=1e-9))
+
+
+def test_a_spoilt_unit_hides_a_large_effect_from_the_mean_and_not_from_the_trimmed_mean() -> None:
+    units = [-0.40, -0.41, -0.39, -0.42, -0.38, -0.40, 0.9, -0.41, -0.39, -0.40]
+    assert claim(mean_interval(units, 0.02), 0.05) == "undecided" and claim(trimmed_interval(units, 0.02), 0.05) == "slower"
+
+
+def test_the_trimmed_interval_holds_the_truth_as_often_as_it_says_even_when_units_are_spoilt() -> None:
+    rng = np.random.default_rng(5)
+    spoilt = rng.random((4000, 10)) < 0.1
+    draws = rng.normal(0, np.where(spoilt, 10.0, 1.0))
+    missed = sum(not found.low <= 0 <= found.high for found in (trimmed_interval(list(units), 0.05) for units in draws))
+    assert clopper_pearson(missed, len(draws), 0.001)[0] <= 0.05
 
 
 def test_the_looks_spend_five_per_cent_and_each_has_whole_pairs() -> None:
