@@ -15,8 +15,9 @@ from typing import Any
 
 from infra_agent.judge.contents import Pool, Tally
 from infra_agent.judge.reference import Drawn
+from infra_agent.judge.restart import ROLES, WARM_UPS, Restart, Role
 from infra_agent.judge.statistics import LOOKS, PAIRS
-from infra_agent.judge.timing import ROLES, WARM_UPS, OutputFault, Restart, Role, TimingRecord, settled
+from infra_agent.judge.timing import OutputFault, TimingRecord, settled
 from infra_agent.sandbox.base import Reply, Sandbox, Shapes
 from infra_agent.sandbox.mapping import GUARD, Layout
 from infra_agent.sandbox.text import last_line

@@ -16,9 +16,10 @@ from infra_agent.judge.crossover import Crossover, Plan, call_ns, slots_of
 from infra_agent.judge.events import EventsRecord, assess, parse
 from infra_agent.judge.records import DeterminismRecord, Difference, RepeatRecord
 from infra_agent.judge.reference import Case
+from infra_agent.judge.restart import Role
 from infra_agent.judge.schedules import Delays, turned
 from infra_agent.judge.tensors import CompareRecord, compare
-from infra_agent.judge.timing import Role, TimingRecord
+from infra_agent.judge.timing import TimingRecord
 from infra_agent.sandbox.mapping import GUARD, Layout
 from infra_agent.sandbox.text import last_line
 from infra_agent.task.tree import Tree, digest, pack

@@ -5,14 +5,14 @@ Three processes take part: *base*, the *candidate*, and base *again*, which says
 """
 
 import math
-import statistics as plain
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from pydantic import Field
 
 from infra_agent.frozen import Frozen
-from infra_agent.judge import roofline
+from infra_agent.judge import roofline, suspicion
+from infra_agent.judge.restart import Restart, Role, effect, seconds
 from infra_agent.judge.statistics import (
     LOOKS,
     Claim,
@@ -28,33 +28,6 @@ from infra_agent.judge.statistics import (
 from infra_agent.judge.statistics import claim as claimed
 from infra_agent.session.observation import Metric, Status
 from infra_agent.task.spec import PlatformName, TaskSpec, Timing
-
-Role = Literal["base", "candidate", "again"]
-ROLES: tuple[Role, ...] = ("base", "candidate", "again")
-WARM_UPS = 1
-"""Rounds of a restart that are not timed."""
-_UNASKED_SHARE, _UNASKED_NS = 2.0, 300_000
-_TOGETHER_OF_BASE, _TOGETHER_OF_OWN, _TOGETHER_ALPHA = 0.2, 0.4, 0.02
-
-
-class Restart(Frozen):
-    """Fresh processes of all three, and their calls round by round, warm-up rounds first. Times in nanoseconds of the judge's clock."""
-
-    cages: tuple[int, int, int]
-    """Which cage ran base, candidate, again."""
-    slots: tuple[int, ...]
-    """Sets of inputs that each round's call held."""
-    order: tuple[str, ...]
-    """Who was called first, second, third in each round, by initial; again is ``a``."""
-    contents: tuple[tuple[int, ...], ...]
-    """Which contents of the pool each round used; the same for all three."""
-    ns: dict[Role, tuple[int, ...]]
-    idle_ns: dict[Role, tuple[int, ...]]
-    """CPU time of the cage while it was to be stopped, before each call."""
-    child_ns: dict[Role, tuple[int, ...]]
-    """What the process itself says it took: advice."""
-    wake_ns: dict[Role, tuple[int, ...]] = Field(default_factory=dict)
-    """The untimed call before each timed one: one set that it has seen."""
 
 
 class OutputFault(Frozen):
@@ -118,54 +91,6 @@ class Assessment(NamedTuple):
         return math.exp(self.interval.low if self.claim == "faster" else self.interval.high)
 
 
-def relay_ns(restart: Restart) -> float:
-    """Cost of a call apart from its work: where times over the number of sets cross zero. 0 when calls hold one set.
-
-    Of all three together: what is taken off must not depend on who is who, or cages that differ would look like a gain. Two of three
-    are base, so that the candidate alone cannot move a median far.
-    """
-    by_slots: dict[int, list[int]] = {}
-    for slots, *times in zip(restart.slots[WARM_UPS:], *(restart.ns[role][WARM_UPS:] for role in ROLES), strict=True):
-        by_slots.setdefault(slots, []).extend(times)
-    if len(by_slots) < 2:
-        return 0.0
-    medians = {slots: plain.median(times) for slots, times in by_slots.items()}
-    fitted = plain.linear_regression(list(medians), list(medians.values()))
-    return max(0.0, min(fitted.intercept, medians[min(medians)]))
-
-
-def _net(ns: int, relay: float) -> float:
-    return max(ns - relay, ns / 64)
-
-
-def effect(restart: Restart, left: Role, right: Role) -> float:
-    """Logarithm of left's time over right's in one restart: the median over rounds, each as heavy as the sets it held."""
-    relay = relay_ns(restart)
-    rounds = zip(restart.slots[WARM_UPS:], restart.ns[left][WARM_UPS:], restart.ns[right][WARM_UPS:], strict=True)
-    return clipped(_weighted_median([(math.log(_net(a, relay) / _net(b, relay)), slots) for slots, a, b in rounds]))
-
-
-def _weighted_median(values: Sequence[tuple[float, int]]) -> float:
-    ordered, half, passed = sorted(values), sum(weight for _, weight in values) / 2, 0
-    for n, (value, weight) in enumerate(ordered):
-        passed += weight
-        if passed == half and n + 1 < len(ordered):
-            return (value + ordered[n + 1][0]) / 2
-        if passed >= half:
-            return value
-    raise ValueError("no rounds")
-
-
-def seconds(restarts: Iterable[Restart], role: Role) -> float:
-    """Median time of one set of inputs, over restarts; s."""
-    per_restart = []
-    for restart in restarts:
-        relay, most = relay_ns(restart), max(restart.slots)
-        rounds = zip(restart.slots[WARM_UPS:], restart.ns[role][WARM_UPS:], strict=True)
-        per_restart.append(plain.median(_net(ns, relay) / slots for slots, ns in rounds if slots == most))
-    return plain.median(per_restart) / 1e9
-
-
 def settled(record: TimingRecord, timing: Timing) -> bool:
     """Is the question answered at this look, on a machine that can be believed?"""
     found = assess(record, timing, None)
@@ -224,18 +149,9 @@ def _broken(record: TimingRecord) -> Assessment | None:
 
 def _ruled(found: Assessment, seen: Sequence[Restart], timing: Timing) -> Assessment:
     assert found.interval is not None and found.same is not None
-    if found.floor_s is not None and found.candidate_s < found.floor_s:
-        said = f"{found.candidate_s:.3g} s a call; its work cannot be done in less than {found.floor_s:.3g} s"
-        return found._replace(status="fail", kind="implausible", message=said)
-    if _works_unasked(seen):
-        said = "the untimed call before each timed one takes far longer than a call: it is used to work ahead, or against base"
-        return found._replace(status="fail", kind="contention", message=said)
-    together = _only_together(seen)
-    if together is not False:
-        said = "it gains only when several sets of inputs come in one call: no user calls it so"
-        if together is None:
-            return found._replace(claim="undecided", message=f"open whether {said}")
-        return found._replace(status="fail", kind="implausible", message=said)
+    suspected = _suspected(found, seen)
+    if suspected is not None:
+        return suspected
     said = f"{_ratio(found.interval)} of base's speed, {found.claim} beyond {timing.delta:.1%}"
     if not fit(found.same, _proven(found.interval), timing.delta):
         return found._replace(claim="undecided", message=f"machine unfit: base against base is {_ratio(found.same)}; {said}")
@@ -251,54 +167,26 @@ def _ruled(found: Assessment, seen: Sequence[Restart], timing: Timing) -> Assess
     return found._replace(message=f"{said}; the smallest effect it could have seen is {found.visible:.1%}")
 
 
+def _suspected(found: Assessment, seen: Sequence[Restart]) -> Assessment | None:
+    """What the times show besides a speed, and what must be known before they are taken for one."""
+    if found.floor_s is not None and suspicion.under(seen, found.floor_s):
+        said = f"{found.candidate_s:.3g} s a call; its work cannot be done in less than {found.floor_s:.3g} s"
+        return found._replace(status="fail", kind="implausible", message=said)
+    if suspicion.works_unasked(seen):
+        said = "the untimed call before each timed one takes far longer than a call: it is used to work ahead, or against base"
+        return found._replace(status="fail", kind="contention", message=said)
+    if (late := suspicion.late(seen)) is not None:
+        said = f"machine unfit: base is done {late * 1e3:.2g} ms before the judge hears of it when it has worked long: its core is shared"
+        return found._replace(claim="undecided", message=said)
+    together, said = suspicion.only_together(seen), "it gains only when several sets of inputs come in one call: no user calls it so"
+    if together is None:
+        return found._replace(claim="undecided", message=f"open whether {said}")
+    return found._replace(status="fail", kind="implausible", message=said) if together else None
+
+
 def _ratio(interval: Interval) -> str:
     low, high = math.exp(interval.low), math.exp(interval.high)
     return f"{math.exp(interval.effect):.3f} [{low:.3f}, {high:.3f}]"
-
-
-def _works_unasked(restarts: Sequence[Restart]) -> bool:
-    """Does the candidate do more in the untimed call, beside a timed one of one set, than base does by a multiple?"""
-    base, own = ([share for restart in restarts for share in _wakes(restart, role)] for role in ("base", "candidate"))
-    if not base or not own:
-        return False
-    over, than = plain.median(share for share, _ in own), plain.median(share for share, _ in base)
-    return over > _UNASKED_SHARE * than and plain.median(extra for _, extra in own) > _UNASKED_NS
-
-
-def _wakes(restart: Restart, role: Role) -> list[tuple[float, float]]:
-    """(over, and more than, the timed call) for the untimed calls before rounds of one set."""
-    rounds = zip(restart.slots, restart.ns[role], restart.wake_ns.get(role, ()), strict=False)
-    return [(wake / ns, float(wake - ns)) for slots, ns, wake in rounds if slots == 1]
-
-
-def _only_together(restarts: Sequence[Restart]) -> bool | None:
-    """Does a set of inputs cost the candidate much more alone than among others, and base not? It shares work that nobody will join.
-
-    None where it looks so and is not proven: what is so suspected is not believed, and what a busy machine does refuses nobody.
-    """
-    few, many = min(restarts[0].slots), max(restarts[0].slots)
-    if few == many:
-        return False
-    shares = [_more_alone(restart, few, many) for restart in restarts]
-    sides = [([of_base for of_base, _ in shares], _TOGETHER_OF_BASE), ([of_own for _, of_own in shares], _TOGETHER_OF_OWN)]
-    if any(plain.median(values) <= limit for values, limit in sides):
-        return False
-    return all(mean_interval(paired(values), _TOGETHER_ALPHA).low > limit for values, limit in sides) or None
-
-
-def _more_alone(restart: Restart, few: int, many: int) -> tuple[float, float]:
-    """What a set costs more alone than among others, beyond what it costs base more: over base's time, over the candidate's own.
-
-    The relay is in both differences and cancels; what is cold at first is colder for base, which has more of it.
-    """
-
-    def each(role: Role, held: int) -> float:
-        rounds = zip(restart.slots[WARM_UPS:], restart.ns[role][WARM_UPS:], strict=True)
-        return plain.median(ns / sets for sets, ns in rounds if sets == held)
-
-    base, own = each("base", many), each("candidate", many)
-    more = (each("candidate", few) - own) - (each("base", few) - base)
-    return more / base, more / own
 
 
 def aggregate(found: Sequence[Assessment], timing: Timing) -> tuple[Status, str | None]:

@@ -17,8 +17,8 @@ from infra_agent.judge.contents import Fault, Pool, Tally
 from infra_agent.judge.crossover import Plan, Rounds, slots_of
 from infra_agent.judge.records import RepeatRecord
 from infra_agent.judge.reference import Case, Drawn
+from infra_agent.judge.restart import ROLES
 from infra_agent.judge.tensors import Bound, CompareRecord, compare
-from infra_agent.judge.timing import ROLES
 from infra_agent.sandbox.mapping import GUARD, POISON, Layout, plan
 
 SAME_EVERYWHERE = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=100)

@@ -9,8 +9,9 @@ from infra_agent.gates import checks
 from infra_agent.gates.proposal import ProposalGate
 from infra_agent.judge import measure, seeds, standing, statistics, tensors
 from infra_agent.judge.collector import Collector
+from infra_agent.judge.restart import effect
 from infra_agent.judge.statistics import Interval
-from infra_agent.judge.timing import assess, effect
+from infra_agent.judge.timing import assess
 from infra_agent.sandbox.mapping import plan
 from infra_agent.task.load import Task, load
 from infra_agent.task.repository import for_task

@@ -14,23 +14,9 @@ from hypothesis import strategies as st
 
 from infra_agent.gates import checks
 from infra_agent.judge.crossover import SLOTS, WALK, Plan, starters
+from infra_agent.judge.restart import ROLES, WARM_UPS, Restart, effect, relay_ns, seconds
 from infra_agent.judge.statistics import LARGEST, LOOKS, PAIRS, Interval, mean_interval, paired
-from infra_agent.judge.timing import (
-    ROLES,
-    WARM_UPS,
-    Assessment,
-    OutputFault,
-    Restart,
-    TimingRecord,
-    aggregate,
-    assess,
-    effect,
-    metrics,
-    overall,
-    relay_ns,
-    seconds,
-    settled,
-)
+from infra_agent.judge.timing import Assessment, OutputFault, TimingRecord, aggregate, assess, metrics, overall, settled
 from infra_agent.task.spec import TaskSpec, Timing
 
 SAME_EVERYWHERE = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
@@ -57,7 +43,7 @@ def restart(number: int, base: Ns, candidate: Ns, again: Ns, slots: tuple[int, .
     took = zip(ROLES, (base, candidate, again), place, strict=True)
     ns = {role: tuple(round(cages[cage] * side(sets)) for sets in slots) for role, side, cage in took}
     zero = dict.fromkeys(ROLES, (0,) * many)
-    return Restart(cages=place, slots=slots, order=("bca",) * many, contents=((0,),) * many, ns=ns, idle_ns=zero, child_ns=zero)
+    return Restart(cages=place, slots=slots, order=("bca",) * many, contents=((0,),) * many, ns=ns, idle_ns=zero, child_ns=ns)
 
 
 def record(restarts: Iterable[Restart] = (), **more: object) -> TimingRecord:
@@ -217,6 +203,35 @@ def test_less_than_the_work_can_take_is_implausible() -> None:
     assert checks.plausibility([timed(8e2, 4e2, count=7)], TASK).status == "not_run"
     other = at.model_copy(update={"case": "other"})
     assert all(check([other, below], TASK).kind == "implausible" for check in (checks.timing, checks.plausibility))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_fast_candidate_beside_a_slow_base_is_not_called_impossible(seed: int) -> None:
+    """A machine that is half as fast now and then puts the relay off by a share of base's time, which is more than the candidate's."""
+    noise = np.random.default_rng(seed)
+
+    def at_times_slow(each: float) -> Ns:
+        return lambda sets: (1.4e5 + sets * each) * (1.6 if noise.random() < 0.5 else 1.0) * noise.lognormal(0, 0.05)
+
+    found = record(restart(n, at_times_slow(2e6), at_times_slow(3e4), at_times_slow(2e6), SHORT) for n in range(8))
+    floor = {"n": 2500.0}
+    assert assess(found.model_copy(update={"numbers": floor}), FASTER, TASK).kind != "implausible"
+    nothing = record(restart(n, at_times_slow(2e6), at_times_slow(0.0), at_times_slow(2e6), SHORT) for n in range(8))
+    assert assess(nothing.model_copy(update={"numbers": {"n": 2e5}}), FASTER, TASK).kind == "implausible"
+
+
+@pytest.mark.parametrize(("late_ns", "claim"), [(0.0, "faster"), (2.5e6, "undecided")])
+def test_a_core_that_others_take_when_base_has_worked_long_decides_nothing(late_ns: float, claim: str) -> None:
+    """Seen beside a neighbour: calls of 3 ms ended 2 to 4 ms before their reply, those of 0.5 ms did not."""
+    relay = 1.5e5
+
+    def one(number: int) -> Restart:
+        made = restart(number, line(4e5), line(5e4), line(4e5), SHORT)
+        heard = {role: tuple(round(ns + relay + (late_ns if ns > 2e6 else 0.0)) for ns in made.child_ns[role]) for role in ROLES}
+        return made.model_copy(update={"ns": heard})
+
+    found = assess(record(one(n) for n in range(8)), FASTER, None)
+    assert (found.claim, found.kind) == (claim, None) and (found.status == "pass") == (claim == "faster")
 
 
 def test_a_gain_that_only_crowds_have_is_implausible() -> None:
