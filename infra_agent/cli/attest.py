@@ -1,5 +1,6 @@
 """``attest`` and ``verify-attestation``."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,12 +12,13 @@ from infra_agent.errors import UsageError
 if TYPE_CHECKING:
     from infra_agent.proposal.store import Proposal
 
-_UNSIGNED = "unsigned: it shows what belongs together, not who wrote it; sign it with a tool for that, such as cosign attest-blob"
+_UNSIGNED = "unsigned: it shows what belongs together, not who wrote it; to sign a line of it: cosign attest-blob --statement FILE"
+_MOST_PATCH = 1 << 26
 
 
 def attest(
     proposal: Annotated[str, typer.Argument(help="proposal id")],
-    out: Annotated[Path | None, typer.Option(help="write to this file, which must not be there, instead of standard output")] = None,
+    out: Annotated[Path | None, typer.Option(help="write to this file instead of standard output; it is never written over")] = None,
 ) -> None:
     """Write what the gate found as in-toto statements (test result, SLSA provenance) over the patch's digest, a line each."""
     from infra_agent.proposal.attest import encode
@@ -26,12 +28,21 @@ def attest(
     if out is None:
         answer(data.decode().rstrip("\n"))
     else:
-        try:
-            with open(out, "xb") as file:
-                file.write(data)
-        except FileExistsError as error:
-            raise UsageError(f"{out} is there already; name another file") from error
+        _write(out, data)
     progress(_UNSIGNED)
+
+
+def _write(out: Path, data: bytes) -> None:
+    """All of it or nothing."""
+    scratch = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        scratch.write_bytes(data)
+        out.hardlink_to(scratch)  # unlike a rename it takes no other file's place
+    except FileExistsError as error:
+        if not out.is_file() or out.read_bytes() != data:
+            raise UsageError(f"{out} is there already, and is something else; name another file") from error
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def verify_attestation(
@@ -42,34 +53,42 @@ def verify_attestation(
 ) -> None:
     """Compare an attestation with the session it is of, from which all of it is computed again, and with a patch.
 
-    Exit 0 when it agrees, 1 when it differs, 3 when there was nothing to compare it with.
+    Exit 0 when it agrees with its session, 1 when it differs, 3 when the session is not here: of a patch only the digest can be compared.
     """
     from infra_agent.proposal import attest as attestation
+    from infra_agent.proposal import statement
 
-    given = attestation.read(_bytes(file))
+    given = statement.read(_bytes(file, statement.MOST_BYTES))
     compared, faults = [], list[str]()
     if patch is not None:
         compared.append(f"patch {patch}")
-        faults += attestation.against_patch(given, _bytes(patch))
+        faults += attestation.against_patch(given, _bytes(patch, _MOST_PATCH))
     found = _session(session, *attestation.named(given))
     if found is not None:
         compared.append(f"session {found.session.header.session}")
         faults += attestation.against_session(given, found)
-    code = 1 if faults else 0 if compared else 3
+    code = 1 if faults else 0 if found is not None else 3
     if as_json:
         document({"agrees": code == 0, "compared": compared, "differences": faults})
     else:
         against = " and ".join(compared)
-        says = {0: f"agrees with {against}", 1: f"differs from {against}", 3: "there is neither its session nor a patch to compare it with"}
+        open_still = f"it is on {against}; the rest is its session's, which is not here" if compared else "its session is not here"
+        says = {0: f"agrees with {against}", 1: f"differs from {against}", 3: f"nothing it says was computed again: {open_still}"}
         answer("\n".join([says[code], *(f"DIFFERS {fault}" for fault in faults)]))
+    progress(_UNSIGNED)
     raise typer.Exit(code)
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: Path, most: int) -> bytes:
+    """Of a file that may be endless."""
     try:
-        return path.read_bytes()
+        with open(path, "rb") as file:
+            data = file.read(most + 1)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
+    if len(data) > most:
+        raise UsageError(f"{path}: over {most} bytes, which is not read")
+    return data
 
 
 def _session(given: str, session: str, proposal: str) -> "Proposal | None":

@@ -42,10 +42,10 @@ def merge(name: str, target: Target) -> events.Merged:
         repository = Repository(target.home / "repos" / f"{proposal.session.header.task}.git")
         head = repository.branch(target.into)
         if head is not None and f"{_TRAILER}: {proposal.id}" in repository.message(head).splitlines():
-            return _record(log, proposal, head, target.into)
+            return _record(log, proposal, head, target.into, _checked_before(log, proposal, repository, head))
         parent, tree = head or proposal.made.base, _merged_tree(proposal, repository, head, target.into)
-        if tree != repository.apply(proposal.made.base, proposal.session.blobs.get(proposal.made.patch)):
-            _judge_again(proposal, repository, log, parent, tree, target)
+        moved = tree != repository.apply(proposal.made.base, proposal.session.blobs.get(proposal.made.patch))
+        checked = _judge_again(proposal, repository, log, parent, tree, target) if moved else ""
         commit = repository.commit_tree(tree, [parent], message(proposal))
         try:
             repository.move_branch(target.into, commit, head)
@@ -53,13 +53,23 @@ def merge(name: str, target: Target) -> events.Merged:
             raise UsageError(
                 f"branch '{target.into}' moved while {proposal.id} was being merged; nothing was changed, merge again"
             ) from error
-        return _record(log, proposal, commit, target.into)
+        return _record(log, proposal, commit, target.into, checked)
 
 
-def _record(log: SessionLog, proposal: Proposal, commit: str, branch: str) -> events.Merged:
-    event = events.Merged(proposal=proposal.id, commit=commit, branch=branch)
+def _record(log: SessionLog, proposal: Proposal, commit: str, branch: str, checked: str) -> events.Merged:
+    event = events.Merged(proposal=proposal.id, commit=commit, branch=branch, checked=checked)
     log.append(event)
     return event
+
+
+def _checked_before(log: SessionLog, proposal: Proposal, repository: Repository, commit: str) -> str:
+    """The check by which a merge that broke off had passed: that of the files which the commit has, on the commit before it."""
+    parent = repository.git("rev-parse", f"{commit}^").decode().strip()
+    for entry in reversed(log.entries):
+        found = entry.event
+        if isinstance(found, events.MergeChecked) and found.proposal == proposal.id and found.head == parent:
+            return entry.hash
+    return ""
 
 
 def _merged_tree(proposal: Proposal, repository: Repository, head: str | None, into: str) -> str:
@@ -76,8 +86,11 @@ def _merged_tree(proposal: Proposal, repository: Repository, head: str | None, i
     return tree
 
 
-def _judge_again(proposal: Proposal, repository: Repository, log: SessionLog, parent: str, tree: str, target: Target) -> None:
-    """The branch moved: the gate runs on the merged files, with the branch as base and a new secret. JudgedError unless it passes."""
+def _judge_again(proposal: Proposal, repository: Repository, log: SessionLog, parent: str, tree: str, target: Target) -> str:
+    """The branch moved: the gate runs on the merged files, with the branch as base and a new secret; the hash of what it said.
+
+    Raises JudgedError unless they pass.
+    """
     task = _task(proposal, target)
     secret = seeds.new_secret()
     with Collector(task, secret, target.sandbox) as collector:
@@ -88,7 +101,7 @@ def _judge_again(proposal: Proposal, repository: Repository, log: SessionLog, pa
         proposal=proposal.id, head=parent, files=log.blobs.put(canonical.encode(files)), patch=log.blobs.put(judged.patch),
         verdict=judged.verdict, seconds=round(judged.seconds, 3), secret=secret.hex(),
     )  # fmt: skip
-    log.append(checked)
+    said = log.append(checked)
     fallen = [
         check for check in judged.verdict.checks if check.status != "pass" and not check.excused and check.name not in proposal.overrides
     ]
@@ -97,6 +110,7 @@ def _judge_again(proposal: Proposal, repository: Repository, log: SessionLog, pa
             f"branch '{target.into}' moved since base {proposal.made.base[:12]}, and with its files {proposal.id} does not pass: "
             f"{fallen[0].name} {fallen[0].status}: {' '.join(fallen[0].message.split())[-300:]}; {_ELSEWHERE}"
         )
+    return said.hash
 
 
 def _task(proposal: Proposal, target: Target) -> Task:

@@ -6,6 +6,7 @@ verdict, from judge-written records. Carried: the numbers inside those records, 
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from infra_agent.judge.measure import Context, observe
 from infra_agent.proposal.store import Proposal, Session, proposals_of
 from infra_agent.session import events
 from infra_agent.session.context import Conversation
+from infra_agent.session.log import Entry
 from infra_agent.task.spec import TaskSpec
 
 
@@ -161,6 +163,18 @@ def _merge_checks(proposal: Proposal, report: Report) -> None:
             found = recompute.faults(checked.verdict, made, header, session.blobs)
             report.recomputed["verdicts"] += 1
             report.differences += [f"line {entry.seq + 1}, {proposal.id} on the moved branch: {fault}" for fault in found]
+    merged = proposal.merged
+    if merged and merged.checked and not any(merged.checked == entry.hash for entry in _passed_on_the_branch(proposal)):
+        report.differences.append(f"{proposal.id}: merged as {merged.commit[:12]} by a check that is not there or did not pass")
+
+
+def _passed_on_the_branch(proposal: Proposal) -> Iterator[Entry]:
+    """Checks of merged files that nothing stands against but what the approvals set aside."""
+    for entry in proposal.session.entries:
+        if isinstance(entry.event, events.MergeChecked) and entry.event.proposal == proposal.id:
+            checks = entry.event.verdict.checks
+            if all(check.status == "pass" or check.excused or check.name in proposal.overrides for check in checks):
+                yield entry
 
 
 def _unfinished(session: Session, report: Report) -> None:

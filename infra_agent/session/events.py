@@ -315,6 +315,8 @@ class Merged(Frozen):
     proposal: str
     commit: str
     branch: str
+    checked: str = ""
+    """Hash of the ``merge.checked`` by which the merged files passed; empty where they are base with the patch, as it was judged."""
 
 
 class Pushed(Frozen):
@@ -338,11 +340,9 @@ class Note(Frozen):
 
 
 Event = Annotated[
-    SessionStarted | SessionResumed | SessionEnded | ModelRequested | ModelReplied | ModelFailed | ContextElided
-    | ActionProposed | GateDecided
-    | ApprovalRequested | ApprovalGiven | ExecStarted | ExecFinished | ObservationMade | HypothesisStated
-    | HypothesisSettled | ProposalMade | CheckStarted | CheckFinished | VerdictGiven | ReviewDecided | MergeChecked | Merged | Pushed
-    | Note,
+    SessionStarted | SessionResumed | SessionEnded | ModelRequested | ModelReplied | ModelFailed | ContextElided | ActionProposed
+    | GateDecided | ApprovalRequested | ApprovalGiven | ExecStarted | ExecFinished | ObservationMade | HypothesisStated | HypothesisSettled
+    | ProposalMade | CheckStarted | CheckFinished | VerdictGiven | ReviewDecided | MergeChecked | Merged | Pushed | Note,
     Field(discriminator="type"),
 ]  # fmt: skip
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)

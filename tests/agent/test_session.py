@@ -11,6 +11,7 @@ from infra_agent.errors import JudgedError, UsageError
 from infra_agent.models.base import Reply
 from infra_agent.models.scripted import Scripted
 from infra_agent.proposal import approval
+from infra_agent.proposal.attest import statements
 from infra_agent.proposal.merge import Target, merge, message
 from infra_agent.proposal.review import render
 from infra_agent.proposal.store import find_proposal, open_session
@@ -232,12 +233,48 @@ def test_on_a_moved_branch_the_merged_files_are_judged_before_they_are_merged(ta
     assert outcome.proposal
     approval.decide(outcome.proposal, "approve", "A Reviewer", "fine")
     repository = moved_branch(home, other=b"x = 1\n")
-    merge(outcome.proposal, Target(home, task=str(task.folder)))
+    made = merge(outcome.proposal, Target(home, task=str(task.folder)))
     merged = repository.read_tree("main")
     assert merged["rows/other.py"] == b"x = 1\n" and b"cumsum(product, 0)" in merged["rows/entry.py"]
-    checked = next(e.event for e in open_session(name).entries if isinstance(e.event, events.MergeChecked))
+    entry, checked = next((e, e.event) for e in open_session(name).entries if isinstance(e.event, events.MergeChecked))
     assert checked.verdict.decision == "pass" and {c.name for c in checked.verdict.checks} >= {"accuracy", "held_out", "repeat"}
-    assert verify(open_session(name)).agrees
+    assert made.checked == entry.hash and verify(open_session(name)).agrees
+    tests, provenance = statements(find_proposal(outcome.proposal))
+    assert [subject["name"] for subject in tests["subject"]] == [f"{outcome.proposal}.patch"], "its checks are not of this commit"
+    listed = {made["name"]: made["digest"] for made in provenance["predicate"]["runDetails"]["byproducts"]}
+    assert (listed["main"], listed["merge.checked"]) == ({"gitCommit": made.commit}, {"sha256": entry.hash})
+
+
+def test_a_merge_by_a_check_that_did_not_pass_is_a_difference(task: Task, home: Path) -> None:
+    name, outcome = run(task, home, *WORK)
+    assert outcome.proposal
+    approval.decide(outcome.proposal, "approve", "A Reviewer", "fine")
+    moved_branch(home, __init__=b"raise RuntimeError('half done')\n")
+    with pytest.raises(JudgedError, match="does not pass"):
+        merge(outcome.proposal, Target(home, task=str(task.folder)))
+    with SessionLog(open_session(name).folder) as log:
+        failed = log.entries[-1]
+        assert isinstance(failed.event, events.MergeChecked)
+        log.append(events.Merged(proposal=outcome.proposal, commit="c" * 40, branch="main", checked=failed.hash))
+    (difference,) = verify(open_session(name)).differences
+    assert "did not pass" in difference
+
+
+def test_a_merge_onto_a_moved_branch_that_broke_off_is_recorded_with_its_check(task: Task, home: Path) -> None:
+    _, outcome = run(task, home, *WORK)
+    assert outcome.proposal
+    approval.decide(outcome.proposal, "approve", "A Reviewer", "fine")
+    moved_branch(home, other=b"x = 1\n")
+
+    def broken_off(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("infra_agent.proposal.merge._record", broken_off)
+        with pytest.raises(KeyboardInterrupt):
+            merge(outcome.proposal, Target(home, task=str(task.folder)))
+    made = merge(outcome.proposal, Target(home, task=str(task.folder)))
+    assert made.checked and verify(find_proposal(outcome.proposal).session).agrees
 
 
 def test_a_moved_branch_with_which_the_change_fails_is_left_alone(task: Task, home: Path) -> None:
