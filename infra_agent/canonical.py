@@ -4,10 +4,12 @@ import hashlib
 import json
 from typing import Any
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
 
 def encode(value: Any) -> bytes:
     """Canonical JSON: sorted keys, no white space, UTF-8. Raises ValueError for NaN and infinities."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def digest(data: bytes) -> str:
