@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+"""Made once: ``json.dumps`` would make one for every value."""
 
 
 def encode(value: Any) -> bytes:

@@ -1,5 +1,6 @@
 """``infra-agent push``."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,15 +27,17 @@ def push(
 ) -> None:
     """Push an approved proposal as one commit on a branch of its own, with a draft pull request. Never forces; may be run again."""
     from infra_agent.proposal import push as pushing
-    from infra_agent.proposal.forge import token
+    from infra_agent.proposal.forge import host, token
     from infra_agent.proposal.store import find_proposal
     from infra_agent.share import home
     from infra_agent.task.repository import Repository
 
     found = find_proposal(proposal, whole=True)
     repository = Repository(home() / "repos" / f"{found.session.header.task}.git")
+    to = pushing.Destination(remote, onto, prefix, duplicates)  # refuses credentials before anything shows the address
     chosen = _forge(forge, remote, token(), api_url)
-    to = pushing.Destination(remote, onto, prefix, duplicates, token() if chosen else "")  # no other host is shown the token
+    if chosen or host(remote) == "github.com":  # no other host is shown the token
+        to = replace(to, secret=token())
     if dry_run:
         made = pushing.prepare(found, repository, to)
         told = {"commit": made.commit, "refspec": made.refspec, "title": made.title, "body": made.body}

@@ -117,9 +117,9 @@ class Stepper:
             return replace(view, said=str(error))
 
     def _jump(self, view: View, typed: str) -> View:
-        if not typed.isdecimal() or int(typed) not in self.seqs:
+        if (number := _number(typed)) not in self.seqs:
             raise UsageError(f"no event '{typed}'; there are {self.seqs[0]} to {self.seqs[-1]}")
-        return replace(view, at=int(typed), top=0, blob="")
+        return replace(view, at=number, top=0, blob="")
 
     def _step(self, view: View, way: int) -> View:
         found = self._first(view.wanted, range(view.at + way, self.seqs[-1] + 1 if way > 0 else self.seqs[0] - 1, way))
@@ -156,9 +156,9 @@ class Stepper:
 
     def _show_blob(self, view: View, typed: str) -> View:
         listed = self._referred(view.at)
-        if not typed.isdecimal() or not 0 < int(typed) <= len(listed):
+        if not 0 < (number := _number(typed)) <= len(listed):
             raise UsageError(f"no blob '{typed}'; this event refers to {len(listed)}")
-        digest = listed[int(typed) - 1][1]
+        digest = listed[number - 1][1]
         self.blobs.get(digest)
         return replace(view, blob=digest, top=0)
 
@@ -193,6 +193,11 @@ class Stepper:
     def foot(self, view: View) -> str:
         """What is being asked or was said, else what the keys do."""
         return visible(f"{_ASKED[view.asking]}{view.typed}" if view.asking else view.said or _HELP)
+
+
+def _number(typed: str) -> int:
+    """What was typed as a number; -1 where it is none."""
+    return int(typed) if re.fullmatch("[0-9]{1,18}", typed) else -1
 
 
 def referred(entry: Entry, blobs: Blobs) -> list[tuple[str, str]]:
@@ -244,14 +249,17 @@ def _cut(text: str) -> str:
 def blob_lines(data: bytes) -> list[str]:
     """A blob as a person reads it: JSON with its members below each other."""
     text = as_text(data)
-    if text is None:
-        return [f"{len(data)} bytes that are no text"]
+    return [f"{len(data)} bytes that are no text"] if text is None else _cut(_spread(text)).split("\n")
+
+
+def _spread(text: str) -> str:
+    """A JSON object or array over several lines; other text as it is. Halves of characters, which JSON can name, stay escaped."""
     try:
         value = json.loads(text)
-        text = json.dumps(value, indent=2, ensure_ascii=False) if isinstance(value, dict | list) else text
+        spread = json.dumps(value, indent=2, ensure_ascii=False) if isinstance(value, dict | list) else text
     except (ValueError, RecursionError):
-        return _cut(text).split("\n")
-    return _cut(text).split("\n")
+        return text
+    return spread.encode(errors="backslashreplace").decode()
 
 
 def draw(stepper: Stepper, view: View, width: int, height: int) -> "tuple[Text, int]":

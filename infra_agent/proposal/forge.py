@@ -1,6 +1,7 @@
 """Pull requests on a forge. Another forge is another small class."""
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -8,6 +9,8 @@ from urllib.parse import urlsplit
 from infra_agent.errors import UsageError
 
 _TIMEOUT_S = 30.0
+_NAME = re.compile(r"(?!\.+$)[A-Za-z0-9._-]+")
+_LOOPBACK = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,20 @@ class Forge(Protocol):
 
 def token() -> str:
     """The forge's token, from the environment alone; empty when there is none."""
-    return os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN") or ""
+    return (os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN") or "").strip()
+
+
+def refuse_credentials(remote: str) -> None:
+    """Raises UsageError, which does not show the address, for one with credentials: git would put it into arguments and messages."""
+    try:
+        parts = urlsplit(remote)
+        named, asked = bool(parts.username), bool(parts.password)
+    except ValueError as error:
+        raise UsageError(f"the remote is not an address ({error}); give a path, https://HOST/OWNER/NAME or git@HOST:OWNER/NAME") from error
+    if asked or (named and parts.scheme in ("http", "https")):
+        raise UsageError("the remote's address holds credentials; leave them out and put a token into GITHUB_TOKEN")
+    if remote.startswith("-"):
+        raise UsageError(f"{remote}: not a path or an address; write a path that begins with '-' as ./-...")
 
 
 def host(remote: str) -> str:
@@ -53,10 +69,11 @@ class GitHub:
         """``api``: its address, where the remote's host does not tell."""
         named, where = host(remote), urlsplit(remote).path if "://" in remote else remote.partition(":")[2]
         path = where.strip("/").removesuffix(".git").split("/")
-        if len(path) != 2 or not all(path) or not named:
+        if len(path) != 2 or not all(map(_NAME.fullmatch, path)) or not named:
             raise UsageError(f"{remote}: not OWNER/NAME on a GitHub server; use --forge none to push the branch alone")
         self._owner, self._name = path
         self._api = (api or ("https://api.github.com" if named == "github.com" else f"https://{named}/api/v3")).rstrip("/")
+        _refuse_clear_text(self._api)
         self._secret = secret
 
     def find_open(self, branch: str) -> PullRequest | None:
@@ -64,7 +81,9 @@ class GitHub:
         found = self._ask("GET", "/pulls", {"head": f"{self._owner}:{branch}", "state": "open"}, None)
         if not isinstance(found, list):
             raise UsageError(f"{self._api}: the list of pull requests is not a list; is --api-url right?")
-        return self._read(found[0]) if found else None
+        # GitHub has answered with others than were asked for, and a stranger's text would be overwritten.
+        mine = [each for each in found if isinstance(each, dict) and _is_head(each.get("head"), self._owner, branch)]
+        return self._read(mine[0]) if mine else None
 
     def create(self, branch: str, onto: str, title: str, body: str) -> PullRequest:
         """A draft."""
@@ -81,11 +100,14 @@ class GitHub:
         url = f"{self._api}/repos/{self._owner}/{self._name}{path}"
         try:
             answer = httpx.request(method, url, params=query, json=document, headers=headers, timeout=_TIMEOUT_S)
-            if answer.is_success:
-                return answer.json()
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # ValueError: a token that no header can hold
             raise UsageError(f"{method} {url}: {type(error).__name__}; nothing is lost: push again") from error
-        raise UsageError(f"{method} {url}: {answer.status_code} {_reason(answer.status_code, answer.text)}")
+        if not answer.is_success:
+            raise UsageError(f"{method} {url}: {answer.status_code} {_reason(answer.status_code, answer.text)}")
+        try:
+            return answer.json()
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{method} {url}: what came back is not JSON; is --api-url right?") from error
 
     def _read(self, found: Any) -> PullRequest:
         try:
@@ -94,7 +116,27 @@ class GitHub:
             raise UsageError(f"{self._api}: what came back is not a pull request ({type(error).__name__}); push again") from error
 
 
+def _refuse_clear_text(api: str) -> None:
+    """Raises UsageError for an address over which anybody on the way could read the token."""
+    try:
+        parts = urlsplit(api)
+        fits = bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK))
+        _ = parts.port
+    except ValueError:
+        fits = False
+    if not fits:
+        raise UsageError(f"--api-url {api}: not https://HOST/...; a token is sent over nothing else")
+
+
+def _is_head(head: Any, owner: str, branch: str) -> bool:
+    """True for the branch of that owner; GitHub compares owners without case."""
+    label = head.get("label") if isinstance(head, dict) else None
+    return isinstance(label, str) and label.partition(":")[0].lower() == owner.lower() and label.partition(":")[2] == branch
+
+
 def _reason(status: int, text: str) -> str:
+    if 300 <= status < 400:
+        return "it has moved, and a token does not follow; push to the repository's address of today"
     if status in (401, 403):
         return "the token in GITHUB_TOKEN or GH_TOKEN may not do that, or a limit of requests is reached"
     if status == 404:

@@ -1,6 +1,7 @@
 """Push: an approved proposal as one commit on a branch of somebody's repository. Never forced; a second push completes a broken one."""
 
 import base64
+import hashlib
 import os
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +10,7 @@ from urllib.parse import urlsplit
 from infra_agent.errors import UsageError
 from infra_agent.proposal import pull_request
 from infra_agent.proposal.approval import ready
-from infra_agent.proposal.forge import Forge, PullRequest
+from infra_agent.proposal.forge import Forge, PullRequest, refuse_credentials
 from infra_agent.proposal.merge import message
 from infra_agent.proposal.store import Proposal
 from infra_agent.session import events
@@ -17,13 +18,12 @@ from infra_agent.session.log import SessionLog
 from infra_agent.task.repository import ConflictError, PatchError, Repository
 
 _TEMPLATES = ("pull_request_template.md", ".github/pull_request_template.md", "docs/pull_request_template.md")
-_HEAD = "refs/infra-agent/onto"
-_THERE = "refs/infra-agent/there"
+_LOOPBACK = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
 class Destination:
-    """Where to push."""
+    """Where to push. Raises UsageError for an address with credentials, without showing it."""
 
     remote: str
     """A path or an address, without credentials."""
@@ -36,14 +36,21 @@ class Destination:
     secret: str = ""
     """A token for https, of this remote's own forge; it goes through git's environment, never through arguments or files."""
 
+    def __post_init__(self) -> None:
+        refuse_credentials(self.remote)
+
     @property
     def environment(self) -> dict[str, str]:
-        """What git needs to reach it."""
+        """What git needs to reach it; ssh, too, fails rather than asks."""
         kept = {name: os.environ[name] for name in ("HOME", "SSH_AUTH_SOCK") if name in os.environ}
-        if not self.secret or not self.remote.startswith(("https://", "http://127.0.0.1")):
+        kept["GIT_SSH_COMMAND"] = f"{os.environ.get('GIT_SSH_COMMAND') or 'ssh'} -oBatchMode=yes"
+        parts = urlsplit(self.remote) if "://" in self.remote else None
+        private = parts is not None and (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK))
+        if not self.secret or parts is None or not private:
             return kept
         basic = base64.b64encode(f"x-access-token:{self.secret}".encode()).decode()
-        settings = {"http.extraHeader": f"Authorization: Basic {basic}", "http.followRedirects": "false"}  # no other host gets it
+        header = f"http.{parts.scheme}://{parts.netloc}/.extraHeader"
+        settings = {header: f"Authorization: Basic {basic}", "http.followRedirects": "false"}  # no other host gets it
         pairs = {f"GIT_CONFIG_{part}_{n}": item[at] for n, item in enumerate(settings.items()) for at, part in enumerate(("KEY", "VALUE"))}
         return kept | {"GIT_CONFIG_COUNT": str(len(settings)), **pairs}
 
@@ -53,6 +60,8 @@ class Prepared:
     """What would be pushed."""
 
     commit: str
+    head: str
+    """The commit of the target branch that it is on."""
     branch: str
     onto: str
     title: str
@@ -69,23 +78,32 @@ def prepare(proposal: Proposal, repository: Repository, to: Destination) -> Prep
 
     The commit depends on the proposal, its last approval and the target alone, so a second push makes the same one.
     """
-    if urlsplit(to.remote).password:
-        raise UsageError("the remote's address holds a password; leave it out and put a token into GITHUB_TOKEN")
     ready(proposal)
-    repository.git("fetch", "--quiet", "--no-tags", to.remote, f"+refs/heads/{to.onto}:{_HEAD}", also=to.environment)
-    head = repository.git("rev-parse", _HEAD).decode().strip()
-    patch = proposal.session.blobs.get(proposal.made.patch)
-    how = ["--3way", *([f"--directory={to.prefix}"] if to.prefix else [])]
+    head = _fetch(repository, to, to.onto)
     try:
-        tree = repository.apply(head, patch, *how)
+        commit = _commit_on(head, proposal, repository, to.prefix)
     except PatchError as error:
         where = f"{to.onto} of {to.remote}{f' under {to.prefix}' if to.prefix else ''}"
         raise ConflictError(f"{proposal.id} does not fit onto {where}: {error}; rebase the task, or give --prefix") from error
-    if tree == repository.tree_of(head):
+    if repository.tree_of(commit) == repository.tree_of(head):
         raise UsageError(f"{to.onto} of {to.remote} has this change already; there is nothing to push")
-    commit = repository.commit_tree(tree, [head], message(proposal), dates=_approved_at(proposal))
     text = pull_request.body(proposal, to.duplicates, _template(repository, head))
-    return Prepared(commit, f"infra-agent/{proposal.id}", to.onto, proposal.made.title, text)
+    return Prepared(commit, head, f"infra-agent/{proposal.id}", to.onto, proposal.made.title, text)
+
+
+def _fetch(repository: Repository, to: Destination, branch: str) -> str:
+    """The commit of a branch of the remote. Each remote and branch has a reference of its own: pushes of one task run at once."""
+    name = hashlib.sha256(f"{to.remote}\n{branch}".encode()).hexdigest()[:16]
+    kept = f"refs/infra-agent/remote/{name}"
+    repository.git("fetch", "--quiet", "--no-tags", "--", to.remote, f"+refs/heads/{branch}:{kept}", also=to.environment)
+    return repository.git("rev-parse", kept).decode().strip()
+
+
+def _commit_on(head: str, proposal: Proposal, repository: Repository, prefix: str) -> str:
+    """The one commit that the proposal is on ``head``. Raises PatchError where it does not fit."""
+    how = ["--3way", *([f"--directory={prefix}"] if prefix else [])]
+    tree = repository.apply(head, proposal.session.blobs.get(proposal.made.patch), *how)
+    return repository.commit_tree(tree, [head], message(proposal), dates=_approved_at(proposal))
 
 
 def _approved_at(proposal: Proposal) -> str:
@@ -106,7 +124,7 @@ def push(proposal: Proposal, repository: Repository, to: Destination, forge: For
     """Push the branch, open or update the pull request, record it. Raises UsageError where the branch holds something else."""
     with SessionLog(proposal.session.folder) as log:
         made = prepare(proposal, repository, to)
-        commit = _push_branch(repository, to, made)
+        commit = _push_branch(proposal, repository, to, made)
         opened = _open(forge, made) if forge else None
         event = events.Pushed(
             proposal=proposal.id, remote=to.remote, branch=made.branch, commit=commit, pull_request=opened.url if opened else ""
@@ -115,27 +133,30 @@ def push(proposal: Proposal, repository: Repository, to: Destination, forge: For
     return event
 
 
-def _push_branch(repository: Repository, to: Destination, made: Prepared) -> str:
+def _push_branch(proposal: Proposal, repository: Repository, to: Destination, made: Prepared) -> str:
     """The commit that the branch holds afterwards: an earlier push may have put the same change onto an older target."""
-    listed = repository.git("ls-remote", to.remote, f"refs/heads/{made.branch}", also=to.environment).decode().split()
-    if not listed:
-        repository.git("push", "--quiet", "--no-verify", to.remote, made.refspec, also=to.environment)
+    name = f"refs/heads/{made.branch}"
+    listed = repository.git("ls-remote", "--", to.remote, name, also=to.environment).decode(errors="replace").splitlines()
+    there = next((line.split("\t")[0] for line in listed if line.endswith(f"\t{name}")), "")  # git matches the ends of longer names too
+    if not there:
+        repository.git("push", "--quiet", "--no-verify", "--", to.remote, made.refspec, also=to.environment)
         return made.commit
-    there = listed[0]
-    if there != made.commit:
-        repository.git("fetch", "--quiet", "--no-tags", to.remote, f"+refs/heads/{made.branch}:{_THERE}", also=to.environment)
-        if _change(repository, there) != _change(repository, made.commit):
-            raise UsageError(
-                f"branch {made.branch} of {to.remote} holds another commit, {there[:12]}; it is left as it is: delete it there first"
-            )
+    if there != made.commit and not _pushed_earlier(_fetch(repository, to, made.branch), proposal, repository, to, made):
+        raise UsageError(
+            f"branch {made.branch} of {to.remote} holds another commit, {there[:12]}; it is left as it is: delete it there first"
+        )
     return there
 
 
-def _change(repository: Repository, commit: str) -> tuple[str, bytes]:
-    """Message and patch of a commit, without what depends on its place."""
-    patch = repository.git("diff", "--no-color", "--no-ext-diff", "--no-renames", "--unified=0", f"{commit}^", commit)
-    lines = [line for line in patch.split(b"\n") if not line.startswith((b"index ", b"@@"))]
-    return repository.message(commit), b"\n".join(lines)
+def _pushed_earlier(there: str, proposal: Proposal, repository: Repository, to: Destination, made: Prepared) -> bool:
+    """True when the proposal on an earlier commit of the target is ``there``, by its id: nothing else is beside it or below it."""
+    parents = repository.git("rev-list", "--parents", "--max-count=1", there).decode().split()[1:]
+    if len(parents) != 1 or not repository.contains(made.head, parents[0]):
+        return False
+    try:
+        return _commit_on(parents[0], proposal, repository, to.prefix) == there
+    except PatchError:
+        return False
 
 
 def _open(forge: Forge, made: Prepared) -> PullRequest:

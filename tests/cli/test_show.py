@@ -144,7 +144,8 @@ def test_keys_step_jump_filter_and_search(stepper: Stepper) -> None:
     assert after(stepper, ["n", "n", "p"]).at == 1
     assert after(stepper, ["\x1b[C", "\x1b[C", "\x1b[D"]).at == 1
     assert after(stepper, ["p"]).said == "there is no earlier one"
-    assert after(stepper, ["g", "12\r"]).at == 12 and after(stepper, ["g", "99\r"]).said == "no event '99'; there are 0 to 33"
+    assert after(stepper, ["g", "12\r"]).at == 12 and after(stepper, ["g", "9" * 5_000 + "\r"]).at == 0
+    assert after(stepper, ["g", "99\r"]).said == "no event '99'; there are 0 to 33"
     gates = after(stepper, ["f", "gate. merged\r"])
     assert (gates.at, gates.wanted.types) == (4, ("gate.", "merged"))
     assert after(stepper, ["n", "n"], gates).at == 18 and after(stepper, ["n", "n", "n"], gates).said == "there is no later one"
@@ -172,7 +173,9 @@ def test_blobs_open_by_their_number(stepper: Stepper) -> None:
     assert '  "rows/entry.py": "' in "\n".join(stepper.lines(opened)), "JSON is laid out"
     assert after(stepper, ["9\r"], first).said == "no blob '9'; this event refers to 7"
     assert after(stepper, ["n", "b"]).said == "this event refers to no blob"
+    assert blob_lines(b'["\\ud800"]') == ["[", '  "\\ud800"', "]"], "half a character cannot be drawn"
     assert blob_lines(b"\xff\x00") == ["2 bytes that are no text"] and blob_lines(b"[" * 5000) == ["[" * 5000]
+    assert len(blob_lines(b"[" * 2_000 + b"]" * 2_000)) == 1, "too deep to lay out"
 
 
 def test_a_screen_is_no_larger_than_the_terminal_and_ends_with_the_event(stepper: Stepper) -> None:

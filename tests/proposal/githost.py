@@ -17,7 +17,10 @@ _BASIC = "Basic " + base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode(
 
 
 class Host(ThreadingHTTPServer):
-    """``broken``: what the next request of that kind (method, last part of the path) meets: ``cut`` before, ``late`` after it was done."""
+    """``broken``: what the next request of that kind (method, last part of the path) meets: ``cut`` before, ``late`` after it was done.
+
+    ``canned``: what the forge answers whatever it is asked; ``unfiltered``: it lists every pull request, as GitHub did for some queries.
+    """
 
     daemon_threads = True
 
@@ -25,6 +28,8 @@ class Host(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.root = root
         self.broken: dict[tuple[str, str], str] = {}
+        self.canned: tuple[int, bytes] | None = None
+        self.unfiltered = False
         self.pulls: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.authorised: list[bool] = []
@@ -93,15 +98,18 @@ class _Handler(BaseHTTPRequestHandler):
         wanted = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
         if any(self.headers.get(name) != value for name, value in wanted.items()):
             return 401, "application/json", b"{}"
+        if self.server.canned:
+            return self.server.canned[0], "application/json", self.server.canned[1]
         status, answer = self._pulls(path.removeprefix("/api/v3/repos/o/target/pulls"), parse_qs(query), json.loads(body or b"{}"))
         return status, "application/json", json.dumps(answer).encode()
 
     def _pulls(self, rest: str, query: dict[str, list[str]], given: dict[str, Any]) -> tuple[int, Any]:
         pulls = self.server.pulls
         if self.command == "GET" and not rest and query["state"] == ["open"]:
-            return 200, [pull for pull in pulls if f"o:{pull['head']}" == query["head"][0]]
+            return 200, [pull for pull in pulls if self.server.unfiltered or pull["head"]["label"] == query["head"][0]]
         if self.command == "POST" and not rest and set(given) == {"head", "base", "title", "body", "draft"} and given["draft"] is True:
-            made = {**given, "number": len(pulls) + 1, "html_url": f"{self.server.address}/o/target/pull/{len(pulls) + 1}"}
+            ends = {end: {"ref": given[end], "label": f"o:{given[end]}"} for end in ("head", "base")}
+            made = {**given, **ends, "number": len(pulls) + 1, "html_url": f"{self.server.address}/o/target/pull/{len(pulls) + 1}"}
             pulls.append(made)
             return 201, made
         if self.command == "PATCH" and set(given) == {"title", "body"}:

@@ -1,7 +1,9 @@
 """Push to a real git server and a stub of a forge; whatever breaks on the way, a second push completes it, and nothing is ever forced."""
 
 import json
+import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +86,7 @@ def test_one_commit_and_a_draft(proposal: Proposal, host: Host, home: Path) -> N
     assert b"cumsum(product, 0)" in files["py/rows/entry.py"] and files["README"] == b"theirs\n"
     assert "Reviewed-by: Ada Reviewer" in theirs.message(event.commit)
     draft = host.pulls[0]
-    assert (draft["head"], draft["base"], draft["draft"]) == (f"infra-agent/{proposal.id}", "main", True)
+    assert (draft["head"]["ref"], draft["base"]["ref"], draft["draft"]) == (f"infra-agent/{proposal.id}", "main", True)
     assert draft["body"].endswith(f"---\n\n{TEMPLATE}"), "their template follows, unfilled"
     assert verify(find_proposal(proposal.id).session).agrees
 
@@ -115,6 +117,58 @@ def test_a_branch_with_something_else_is_left_alone(proposal: Proposal, host: Ho
     with pytest.raises(UsageError, match="holds another commit"):
         push(proposal, mine(home), destination(host), forge(host))
     assert theirs.branch(f"infra-agent/{proposal.id}") == other and not host.pulls and not pushed(proposal)
+
+
+def test_a_commit_below_ours_is_not_taken_for_ours(proposal: Proposal, host: Host, home: Path) -> None:
+    """The same change and message on top of somebody's commit would bring that commit in with our evidence."""
+    first = push(proposal, mine(home), destination(host), None)
+    theirs = Repository(host.root / "o" / "target.git")
+    head = theirs.branch("main")
+    assert head
+    below = theirs.commit_tree(theirs.write_tree({**theirs.read_tree(head), "more.py": b"x\n"}), [head], "somebody's\n")
+    files = {**theirs.read_tree(first.commit), "more.py": b"x\n"}
+    above = theirs.commit_tree(theirs.write_tree(files), [below], theirs.message(first.commit).rstrip("\n") + "\n")
+    theirs.move_branch(first.branch, above, first.commit)
+    with pytest.raises(UsageError, match="holds another commit"):
+        push(find_proposal(proposal.id), mine(home), destination(host), forge(host))
+    assert not host.pulls and theirs.branch(first.branch) == above
+
+
+def test_other_contents_under_our_message_are_not_taken_for_ours(proposal: Proposal, host: Host, home: Path) -> None:
+    first = push(proposal, mine(home), destination(host), None)
+    theirs = Repository(host.root / "o" / "target.git")
+    head = theirs.branch("main")
+    assert head
+    files = {**theirs.read_tree(first.commit), "py/data.bin": b"\0other"}
+    other = theirs.commit_tree(theirs.write_tree(files), [head], theirs.message(first.commit).rstrip("\n") + "\n")
+    theirs.move_branch(first.branch, other, first.commit)
+    with pytest.raises(UsageError, match="holds another commit"):
+        push(find_proposal(proposal.id), mine(home), destination(host), None)
+
+
+def test_a_longer_name_that_ends_like_ours_is_not_ours(proposal: Proposal, host: Host, home: Path) -> None:
+    theirs = Repository(host.root / "o" / "target.git")
+    head = theirs.branch("main")
+    assert head
+    theirs.git("update-ref", f"refs/a/refs/heads/infra-agent/{proposal.id}", head)
+    event = push(proposal, mine(home), destination(host), None)
+    assert theirs.branch(event.branch) == event.commit
+
+
+def test_two_pushes_of_one_task_at_once(proposal: Proposal, host: Host, home: Path) -> None:
+    """Each makes its commit on its own target's head."""
+    heads: dict[str, set[str]] = {"own": set(), "target": set()}
+
+    def again(name: str) -> None:
+        for _ in range(8):
+            heads[name].add(prepare(proposal, mine(home), destination(host, name)).head)
+
+    threads = [threading.Thread(target=again, args=(name,)) for name in heads]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert heads == {name: {Repository(host.root / "o" / f"{name}.git").branch("main")} for name in heads}
 
 
 STEPS = [
@@ -152,8 +206,6 @@ def test_what_does_not_fit_there_is_refused(proposal: Proposal, host: Host, home
         push(proposal, mine(home), replace(destination(host), prefix=""), None)
     with pytest.raises(UsageError, match="git fetch"):
         push(proposal, mine(home), replace(destination(host), onto="absent"), None)
-    with pytest.raises(UsageError, match="holds a password"):
-        prepare(proposal, mine(home), Destination("https://me:secret@example.org/o/r.git"))
 
 
 @pytest.mark.parametrize(("secret", "path", "says"), [("wrong", "target", "may not do that"), (TOKEN, "absent", "422")])
@@ -178,6 +230,56 @@ def test_a_token_is_shown_to_no_other_host(proposal: Proposal, host: Host, cli: 
     """A server that is not the forge asks for it in vain."""
     done = cli("push", proposal.id, "--remote", destination(host).remote, "--prefix", "py", GITHUB_TOKEN=TOKEN)
     assert done.returncode == 2 and "git fetch" in done.stderr and not any(host.authorised)
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        "https://hidden-word@github.com/o/r", "https://me:hidden-word@github.com/o/r/too/deep", "ssh://me:hidden-word@example.org/o/r",
+        "https://[hidden-word/o/r",
+    ],
+)  # fmt: skip
+def test_an_address_with_credentials_is_refused_and_not_shown(proposal: Proposal, cli: Cli, remote: str) -> None:
+    done = cli("push", proposal.id, "--remote", remote, GITHUB_TOKEN=TOKEN)
+    assert done.returncode == 2 and "hidden-word" not in done.stderr + done.stdout and done.stderr.count("\n") == 1
+    assert not pushed(proposal)
+
+
+def test_an_address_that_looks_like_an_option_runs_nothing(proposal: Proposal, home: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    with pytest.raises(UsageError, match="not a path or an address"):
+        prepare(proposal, mine(home), Destination(f"--upload-pack=touch {ran};false"))
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("remote", "sent"),
+    [
+        ("https://github.com/o/r", True), ("http://127.0.0.1:80/o/r", True), ("http://127.0.0.1.example.org/o/r", False),
+        ("http://example.org/o/r", False), ("git@github.com:o/r", False), ("/srv/r", False),
+    ],
+)  # fmt: skip
+def test_a_token_goes_over_nothing_that_others_can_read(remote: str, sent: bool) -> None:
+    environment = Destination(remote, secret=TOKEN).environment
+    assert ("GIT_CONFIG_VALUE_0" in environment) is sent and "BatchMode=yes" in environment["GIT_SSH_COMMAND"]
+
+
+def test_a_token_is_in_no_argument(proposal: Proposal, host: Host, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A git in front of the real one writes down what it is called with."""
+    real, folder, seen = shutil.which("git"), tmp_path / "bin", tmp_path / "arguments"
+    folder.mkdir()
+    (folder / "git").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {seen}\nexec {real} "$@"\n')
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    push(proposal, mine(home), destination(host), forge(host))
+    said = seen.read_text()
+    assert "ls-remote" in said and "push" in said
+    for form in (TOKEN, destination(host).environment["GIT_CONFIG_VALUE_0"].rpartition(" ")[2]):
+        assert form not in said
+        assert not any(form.encode() in path.read_bytes() for path in home.rglob("*") if path.is_file())
+    called = said.split("\n")
+    assert not [word for word in called if word in ("-f", "--force", "--mirror") or word.startswith("--force-")]
+    assert not [word for word in called if word.startswith("+") and ":refs/infra-agent/remote/" not in word], "only fetches into our own"
 
 
 def test_an_unapproved_one_is_not_pushed(tmp_path: Path, host: Host, home: Path) -> None:

@@ -54,7 +54,8 @@ def test_a_thousand_changed_bytes_are_found_and_located(recorded: Path) -> None:
         path.write_bytes(whole)
         line = whole[:at].count(b"\n") + 1
         where = f"{path}: line {line}" if path.name == "session.jsonl" else str(path)
-        assert found.startswith(where), (path.name, at, found)
+        longer = path.name == "HEAD" and "HEAD says" in found  # its number grew: a log that was cut would look the same
+        assert found.startswith(where) or longer, (path.name, at, found)
         seen[path.name] = seen.get(path.name, 0) + 1
     assert sum(seen.values()) == MUTATIONS and min(seen["session.jsonl"], seen["HEAD"]) > 100 and len(seen) > 10
     assert said(recorded) == ""
