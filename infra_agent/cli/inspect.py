@@ -1,54 +1,12 @@
-"""Read-only commands: ``show``, ``sessions``, ``proposals``, ``tasks``, ``instruments``."""
+"""Read-only commands: ``sessions``, ``proposals``, ``tasks``, ``instruments``."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from infra_agent.cli.output import answer, document, progress, table
 
-if TYPE_CHECKING:
-    from infra_agent.session.log import Entry
-
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
-
-
-def _line(entry: "Entry") -> str:
-    from infra_agent.session.events import ObservationMade
-
-    if isinstance(entry.event, ObservationMade):
-        seen = entry.event.observation
-        return f"{entry.seq:4} {entry.event.type:<18} [{entry.event.action}] {seen.instrument}: {seen.status} — {seen.headline}"
-    data = entry.event.model_dump(mode="json", exclude={"type"})
-    text = ", ".join(f"{k}={_short(v)}" for k, v in data.items() if v not in (None, "", [], {}, ()))
-    return f"{entry.seq:4} {entry.event.type:<18} {text}"
-
-
-def _short(value: Any) -> str:
-    text = str(value).replace("\n", " ")
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def show(
-    session: Annotated[str, typer.Argument(help="session id or folder")],
-    as_json: Json = False,
-    messages: Annotated[bool, typer.Option("--messages", help="the conversation as the model saw it")] = False,
-) -> None:
-    """Show a session's events, or the conversation."""
-    from infra_agent.proposal.store import open_session
-    from infra_agent.session.context import project
-    from infra_agent.task.spec import TaskSpec
-
-    opened = open_session(session)
-    if messages:
-        spec = TaskSpec.model_validate_json(opened.blobs.get(opened.header.spec))
-        metric = spec.sparse_metric if opened.header.feedback == "sparse" else None
-        for message in project(opened.entries, opened.blobs, metric):
-            calls = "".join(f"\n→ {call.name} {call.arguments}" for call in message.tool_calls)
-            answer(f"── {message.role}\n{message.text}{calls}")
-    elif as_json:
-        document([{"seq": e.seq, "t": e.time, "hash": e.hash, **e.event.model_dump(mode="json")} for e in opened.entries])
-    else:
-        answer("\n".join(_line(entry) for entry in opened.entries))
 
 
 def sessions(as_json: Json = False) -> None:

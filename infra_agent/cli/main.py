@@ -1,5 +1,6 @@
 """Entry point: commands, errors as one line, documented exit codes."""
 
+import io
 import os
 import sys
 from typing import Annotated
@@ -7,7 +8,7 @@ from typing import Annotated
 import typer
 
 from infra_agent import __version__
-from infra_agent.cli import approve, attest, compare, doctor, experience, formats, inspect, judge, policy, push, replay, run
+from infra_agent.cli import approve, attest, compare, doctor, experience, formats, inspect, judge, policy, push, replay, run, show
 from infra_agent.cli.output import answer, progress
 from infra_agent.errors import InfraAgentError
 
@@ -31,7 +32,7 @@ def version(show: Annotated[bool, typer.Option("--version", help="print the vers
 
 for command in (
     run.run, run.resume, run.fork,
-    inspect.show, replay.replay, compare.compare, inspect.sessions, inspect.proposals, inspect.tasks, inspect.instruments, doctor.doctor,
+    show.show, replay.replay, compare.compare, inspect.sessions, inspect.proposals, inspect.tasks, inspect.instruments, doctor.doctor,
     formats.export, approve.review, approve.approve, approve.reject, approve.merge, push.push,
     attest.attest, attest.verify_attestation, judge.measure, judge.gate, judge.audit,
 ):  # fmt: skip
@@ -45,6 +46,9 @@ app.add_typer(policy.app, name="policy")
 
 def main() -> None:
     """Run the command line; every error of ours is one line on stderr and its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that knows no dash still gets the rest of the line
     try:
         app()
     except InfraAgentError as error:

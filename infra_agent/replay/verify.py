@@ -7,10 +7,12 @@ verdict, from judge-written records. Carried: the numbers inside those records, 
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from infra_agent import canonical
+from infra_agent.frozen import one_line
 from infra_agent.gates import policy, recompute
 from infra_agent.gates.action import describe
 from infra_agent.judge import seeds
@@ -56,15 +58,24 @@ def verify(session: Session) -> Report:
     report = Report(session.header.session)
     report.recomputed["event hashes"] = len(session.entries)
     _blobs(session, report)
-    _header(session, report)
-    _requests(session, report)
-    _actions(session, report)
-    _observations(session, report)
+    for step in (_header, _requests, _actions, _observations):
+        with _computing(report, step.__name__.strip("_")):
+            step(session, report)
     for proposal in proposals_of(session):
-        _proposal(proposal, report)
-        _merge_checks(proposal, report)
+        with _computing(report, proposal.id):
+            _proposal(proposal, report)
+            _merge_checks(proposal, report)
     _unfinished(session, report)
     return report
+
+
+@contextmanager
+def _computing(report: Report, where: str) -> Iterator[None]:
+    """What cannot be computed, since a log or a record lacks what it needs, is a difference like any other."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        report.differences.append(f"{where}: cannot be computed again: {type(error).__name__}: {one_line(error)[:200]}")
 
 
 def _blobs(session: Session, report: Report) -> None:
@@ -91,7 +102,7 @@ def _header(session: Session, report: Report) -> None:
 def _requests(session: Session, report: Report) -> None:
     """The digest of each request follows from the log before it."""
     spec = _spec(session)
-    metric = f"error.{spec.metric.stage}@{spec.metric.case}" if session.header.feedback == "sparse" else None
+    metric = spec.sparse_metric if session.header.feedback == "sparse" else None
     conversation = Conversation(session.blobs, metric)
     for entry in session.entries:
         if isinstance(entry.event, events.ModelRequested):
@@ -113,10 +124,12 @@ def _actions(session: Session, report: Report) -> None:
         if isinstance(entry.event, events.ExecStarted | events.ProposalMade):
             report.expect("actions allowed", entry.event.action in allowed, f"line {entry.seq + 1}, {entry.event.action}")
         if isinstance(entry.event, events.GateDecided):
-            action = proposed[entry.event.action]
-            decision = rules.decide(describe(action.tool, action.arguments, spec, base_paths, rules.detector))
-            same = (decision.ruling, decision.rule) == (entry.event.decision, entry.event.rule)
-            report.expect("gate decisions", same, f"line {entry.seq + 1}, {entry.event.action}")
+            where = f"line {entry.seq + 1}, {entry.event.action}"
+            with _computing(report, where):
+                action = proposed[entry.event.action]
+                decision = rules.decide(describe(action.tool, action.arguments, spec, base_paths, rules.detector))
+                same = (decision.ruling, decision.rule) == (entry.event.decision, entry.event.rule)
+                report.expect("gate decisions", same, where)
 
 
 def _observations(session: Session, report: Report) -> None:
@@ -132,8 +145,9 @@ def _observations(session: Session, report: Report) -> None:
         o = made.observation
         records = {name: session.blobs.get(digest) for name, digest in made.records.items()}
         about = Context(o.instrument, made.evidence_kind, o.trust, o.platform, o.isolation, o.reproduce, o.cost_s, o.evidence)
-        again = observe(records, spec, about)
-        report.expect("observations", again == o, f"line {entry.seq + 1}, {made.action}")
+        where = f"line {entry.seq + 1}, {made.action}"
+        with _computing(report, where):
+            report.expect("observations", observe(records, spec, about) == o, where)
         report.carried["records"] += len(records)
 
 

@@ -4,6 +4,7 @@ Readers never repair. :func:`read` says precisely where a log is broken; only ``
 """
 
 import fcntl
+import gc
 import json
 import os
 import re
@@ -24,7 +25,8 @@ from infra_agent.frozen import one_line
 from infra_agent.session.events import EVENT, OUTSIDE_EFFECTS, VERSION, Event
 from infra_agent.session.redaction import redact
 
-_FIRST = "0" * 64
+FIRST = "0" * 64
+"""What the first line states as the hash of the line before it."""
 
 
 class BrokenLogError(UsageError):
@@ -99,14 +101,14 @@ class SessionLog:
             raise
 
     def _before(self) -> list[Entry]:
-        return _whole(self.folder, _read_head(self.folder), (self.folder / "session.jsonl").read_bytes())
+        return _whole(self.folder, read_head(self.folder), (self.folder / "session.jsonl").read_bytes())
 
     def append(self, event: Event, time: str | None = None) -> Entry:
         """Write one event; it and all before it are on disk when this returns for events with outside effects.
 
         ``time``: when it happened, for one that is copied from another log.
         """
-        line = envelope(event, len(self.entries), self.entries[-1].hash if self.entries else _FIRST, time)
+        line = envelope(event, len(self.entries), self.entries[-1].hash if self.entries else FIRST, time)
         entry = Entry(line["seq"], line["t"], line["hash"], EVENT.validate_python({**line["data"], "type": line["type"]}))
         data = canonical.encode(line) + b"\n"
         with _uninterrupted():  # an interrupt between the write and the list would give the next event the same number
@@ -164,7 +166,7 @@ def mend(folder: Path) -> int:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             data = file.read()
             whole = data.rfind(b"\n") + 1
-            entries = list(_entries(path, data[:whole]))
+            entries = _entries(path, data[:whole])
             if not entries:
                 raise UsageError(f"session {folder.name}: nothing was recorded before it broke off; run the task again")
             file.truncate(whole)
@@ -190,7 +192,7 @@ def read(folder: Path) -> list[Entry]:
     """Every entry, with the chain and HEAD checked. Raises BrokenLogError that says where it is broken."""
     path = folder / "session.jsonl"
     try:
-        head = _read_head(folder)  # before the log: a writer may be at work, and HEAD must not be the newer of the two
+        head = read_head(folder)  # before the log: a writer may be at work, and HEAD must not be the newer of the two
         data = _settled(path)
     except OSError as error:
         raise UsageError(f"{folder}: not a session ({Path(error.filename or path).name}: {error.strerror})") from error
@@ -211,40 +213,71 @@ def _settled(path: Path) -> bytes:
 
 
 def _whole(folder: Path, head: bytes, data: bytes) -> list[Entry]:
-    entries = list(_entries(folder / "session.jsonl", data))
-    _check_head(folder, head, entries)
+    entries = _entries(folder / "session.jsonl", data)
+    check_head(folder, head, len(entries), lambda seq: entries[seq].hash)
     return entries
 
 
-def _entries(path: Path, data: bytes) -> Iterator[Entry]:
-    previous = _FIRST
+def _entries(path: Path, data: bytes) -> list[Entry]:
+    found: list[Entry] = []
     lines = data.split(b"\n")
     if lines[-1]:
         raise BrokenLogError(f"{path}: line {len(lines)} is cut off: it does not end in a newline")
-    for number, text in enumerate(lines[:-1]):
-        where = f"{path}: line {number + 1}"
-        try:
-            line = json.loads(text)
-            claimed = line.pop("hash")
-            if canonical.encode({**line, "hash": claimed}) != text:
-                raise BrokenLogError(f"{where}: not canonical JSON")
-            found = canonical.digest(_without_hash(text, claimed))
-            version = line["v"]
-            shape = (line["prev"], line["seq"], line["t"], line["type"], dict(line["data"]))
-        except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
-            raise BrokenLogError(f"{where}: not an event ({type(error).__name__})") from error
+    with _uncollected():
+        previous = FIRST
+        for number, text in enumerate(lines[:-1]):
+            found.append(checked(path, text, number, previous))
+            previous = found[-1].hash
+    return found
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Hold the search for unreachable cycles back: a log's events hold none, and walking them again and again took half of a read."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+def checked(path: Path, text: bytes, seq: int, previous: str | None) -> Entry:
+    """The event of a line without its newline: canonical form, version, hash, number, link and schema are checked.
+
+    ``path`` is the log's, for messages; ``previous`` the hash of the line before, None to leave the link unchecked. Raises BrokenLogError.
+    """
+    where = f"{path}: line {seq + 1}"
+    try:
+        line = json.loads(text)
+        claimed = line.pop("hash")
+        if canonical.encode({**line, "hash": claimed}) != text:
+            raise BrokenLogError(f"{where}: not canonical JSON")
+        found = canonical.digest(_without_hash(text, claimed))
+        version = line.pop("v")
         if (type(version), version) != (int, VERSION):
             raise BrokenLogError(f"{where}: schema version {str(version)[:20]}; this program reads version {VERSION}")
-        if found != claimed:
-            raise BrokenLogError(f"{where}: its content does not have the hash it states")
-        if shape[:2] != (previous, number):
-            raise BrokenLogError(f"{where}: does not follow the line before it")
-        try:
-            event = EVENT.validate_python({**shape[4], "type": shape[3]})
-        except ValidationError as error:
-            raise BrokenLogError(f"{where}: {shape[3]}: {one_line(error)}") from error
-        previous = claimed
-        yield Entry(number, str(shape[2]), claimed, event)
+        link, time, kind, data = _members(**line)
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise BrokenLogError(f"{where}: not an event ({type(error).__name__})") from error
+    if found != claimed:
+        raise BrokenLogError(f"{where}: its content does not have the hash it states")
+    if link != (link[0] if previous is None else previous, seq):
+        raise BrokenLogError(f"{where}: does not follow the line before it")
+    try:
+        event = EVENT.validate_python({**data, "type": kind})
+    except ValidationError as error:
+        raise BrokenLogError(f"{where}: {kind}: {one_line(error)}") from error
+    return Entry(seq, time, found, event)
+
+
+def _members(*, prev: str, seq: int, t: str, type: str, data: dict[str, Any]) -> tuple[tuple[str, int], str, str, dict[str, Any]]:  # noqa: A002 (a line's own name)
+    """What a line says besides version and hash: link and number, time, kind, data. Raises TypeError or ValueError for anything else."""
+    if isinstance(seq, bool) or not isinstance(seq, int):
+        raise TypeError("seq is no number")
+    datetime.fromisoformat(t)
+    return (prev, seq), t, type, dict(data)
 
 
 def _without_hash(text: bytes, claimed: str) -> bytes:
@@ -257,28 +290,28 @@ def _without_hash(text: bytes, claimed: str) -> bytes:
     return before + after
 
 
-def _read_head(folder: Path) -> bytes:
+def read_head(folder: Path) -> bytes:
+    """The bytes of HEAD. Raises BrokenLogError when there is a log and no HEAD, OSError when there is neither."""
     path = folder / "HEAD"
     if not path.is_file() and (folder / "session.jsonl").is_file():
         raise BrokenLogError(f"{path}: missing")
     return path.read_bytes()
 
 
-def _check_head(folder: Path, data: bytes, entries: list[Entry]) -> None:
-    """HEAD names the last event that had to be on disk; a log that ends before it was cut."""
+def check_head(folder: Path, data: bytes, lines: int, hash_at: Callable[[int], str]) -> None:
+    """HEAD names the last event that had to be on disk; a log of ``lines`` that ends before it was cut. Raises BrokenLogError."""
     path = folder / "HEAD"
     try:
         head = json.loads(data)
         seq, stated = int(head["seq"]), str(head["hash"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        written = _head_bytes(seq, stated)
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise BrokenLogError(f"{path}: unreadable ({error})") from error
-    if data != _head_bytes(seq, stated):
+    if data != written:
         raise BrokenLogError(f"{path}: not what was written")
-    if seq >= len(entries):
-        raise BrokenLogError(
-            f"{folder / 'session.jsonl'}: ends at line {len(entries)}, HEAD says line {seq + 1} was written: lines are missing"
-        )
-    if seq < 0 or entries[seq].hash != stated:
+    if seq >= lines:
+        raise BrokenLogError(f"{folder / 'session.jsonl'}: ends at line {lines}, HEAD says line {seq + 1} was written: lines are missing")
+    if seq < 0 or hash_at(seq) != stated:
         raise BrokenLogError(f"{path}: its hash is not that of line {seq + 1}")
 
 

@@ -2,12 +2,15 @@
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pydantic
 import pytest
 
+from infra_agent.sandbox.attacks.ordinary import OrdinaryUser
 from infra_agent.sandbox.choose import BACKENDS
 from infra_agent.task.load import Task
 from tests.loopback import completion, serve
@@ -117,6 +120,35 @@ def test_replay_needs_no_key_no_cage_no_torch_and_writes_nothing(cli: Cli, task:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith("agrees")
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
+
+
+ELSEWHERE = (
+    {"TZ": "Pacific/Kiritimati", "LC_ALL": "C"},
+    {"TZ": "America/St_Johns", "LC_ALL": "de_DE.UTF-8"},
+    {"TZ": "UTC-14", "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+)
+"""Time zones and locales; in the last, text is ASCII."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_what_root_recorded_replays_for_another_user_in_another_place(cli: Cli, task: Task, tmp_path: Path, home: Path) -> None:
+    write_replies(tmp_path / "folder", [EDIT, PROPOSE])
+    assert cli("run", str(task.folder), "--model", f"manual:{tmp_path / 'folder'}").returncode == 0
+    folder = next((home / "sessions").iterdir())
+    here = {command: cli(command, str(folder), "--json").stdout for command in ("replay", "show")}
+    libraries = str(Path(pydantic.__file__).parents[1])
+    with OrdinaryUser() as user:
+        if user.refusal:
+            pytest.skip(f"NOT RUN: {user.refusal}")
+        copy = Path(user.environment["HOME"]).parent / "ein anderer Ort — größer"
+        shutil.copytree(folder, copy)
+        subprocess.run(["chmod", "-R", "a=rX", str(copy)], check=True)
+        for place in ELSEWHERE:
+            found = {**user.environment, **place, "PYTHONPATH": f"{user.environment['PYTHONPATH']}{os.pathsep}{libraries}"}
+            for command in here if "PYTHONUTF8" not in place else ["replay"]:
+                argv = user.argv("-m", "infra_agent.cli.main", command, str(copy), "--json")
+                done = subprocess.run(argv, capture_output=True, env=found, cwd="/", check=False)
+                assert (done.returncode, done.stdout.decode()) == (0, here[command]), (place, done.stderr)
 
 
 def test_gate_json_is_the_documented_document(cli: Cli, task: Task, tmp_path: Path, home: Path) -> None:
