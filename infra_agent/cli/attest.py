@@ -1,11 +1,11 @@
 """``attest`` and ``verify-attestation``."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from infra_agent.cli.files import new_file
 from infra_agent.cli.output import answer, document, progress
 from infra_agent.errors import UsageError
 
@@ -28,21 +28,9 @@ def attest(
     if out is None:
         answer(data.decode().rstrip("\n"))
     else:
-        _write(out, data)
+        with new_file(out) as file:
+            file.write(data)
     progress(_UNSIGNED)
-
-
-def _write(out: Path, data: bytes) -> None:
-    """All of it or nothing."""
-    scratch = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        scratch.write_bytes(data)
-        out.hardlink_to(scratch)  # unlike a rename it takes no other file's place
-    except FileExistsError as error:
-        if not out.is_file() or out.read_bytes() != data:
-            raise UsageError(f"{out} is there already, and is something else; name another file") from error
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def verify_attestation(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from infra_agent import __version__
-from infra_agent.cli import approve, attest, compare, doctor, experience, formats, inspect, judge, policy, push, replay, run, show
+from infra_agent.cli import approve, attest, bundle, compare, doctor, experience, formats, inspect, judge, policy, push, replay, run, show
 from infra_agent.cli.output import answer, progress
 from infra_agent.errors import InfraAgentError
 
@@ -33,7 +33,7 @@ def version(show: Annotated[bool, typer.Option("--version", help="print the vers
 for command in (
     run.run, run.resume, run.fork,
     show.show, replay.replay, compare.compare, inspect.sessions, inspect.proposals, inspect.tasks, inspect.instruments, doctor.doctor,
-    formats.export, approve.review, approve.approve, approve.reject, approve.merge, push.push,
+    formats.export, bundle.bundle, approve.review, approve.approve, approve.reject, approve.merge, push.push,
     attest.attest, attest.verify_attestation, judge.measure, judge.gate, judge.audit,
 ):  # fmt: skip
     app.command()(command)

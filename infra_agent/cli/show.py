@@ -101,10 +101,10 @@ def _all(session: str, wanted: "Wanted") -> "list[Entry]":
 
 
 def _some(session: str, among: Among, wanted: "Wanted") -> "list[Entry]":
-    from infra_agent.proposal.store import session_folder
+    from infra_agent.proposal.store import readable_folder
     from infra_agent.session.index import Index, find
 
-    with Index(session_folder(session)) as index:
+    with Index(readable_folder(session)) as index:
         found = list(find(index, wanted, among.of(len(index))))
     progress(f"only the events shown were checked, with their links to those before; infra-agent replay {session} checks all")
     return found
@@ -112,11 +112,11 @@ def _some(session: str, among: Among, wanted: "Wanted") -> "list[Entry]":
 
 def _step(session: str, among: Among, wanted: "Wanted") -> None:
     from infra_agent.cli.stepper import Stepper, step
-    from infra_agent.proposal.store import session_folder
+    from infra_agent.proposal.store import readable_folder
     from infra_agent.session.index import Index
     from infra_agent.session.log import Blobs
 
-    folder = session_folder(session)
+    folder = readable_folder(session)
     with Index(folder) as index:
         step(Stepper(folder.name, index, Blobs(folder / "blobs"), among.of(len(index))), wanted)
 
@@ -152,10 +152,10 @@ def _messages(session: str) -> None:
 
 
 def _blob(session: str, beginning: str, as_json: bool) -> None:
-    from infra_agent.proposal.store import session_folder
+    from infra_agent.proposal.store import readable_folder
     from infra_agent.session.log import Blobs
 
-    blobs = Blobs(session_folder(session) / "blobs")
+    blobs = Blobs(readable_folder(session) / "blobs")
     digest = named(blobs, beginning)
     data = blobs.get(digest)
     text = as_text(data)

@@ -1,10 +1,11 @@
 """Actions that wait for a person: a session that parked on one goes on when it was decided."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from infra_agent.errors import UsageError
-from infra_agent.proposal.store import Session, open_session, session_folders
+from infra_agent.proposal.store import Session, session_folder, session_folders
 from infra_agent.session import events
 from infra_agent.session.log import BrokenLogError, SessionLog, read
 
@@ -37,10 +38,14 @@ def every() -> list[Parked]:
     found = []
     for folder in session_folders():
         try:
-            found += of_session(Session(folder, read(folder)))
+            found += of_session(_opened(folder))
         except BrokenLogError:
             continue  # `sessions` and `replay` say what is broken; here it only means that nothing waits that could be shown
     return found
+
+
+def _opened(folder: Path) -> Session:
+    return Session(folder, read(folder))
 
 
 def names_action(name: str) -> bool:
@@ -51,7 +56,7 @@ def names_action(name: str) -> bool:
 def find(name: str) -> Parked:
     """A waiting action by ``SESSION/a-7``, or ``a-7`` where only one session waits with that. Raises UsageError listing those that wait."""
     session, _, action = name.rpartition("/")
-    listed = of_session(open_session(session)) if session else every()
+    listed = of_session(_opened(session_folder(session))) if session else every()
     found = [parked for parked in listed if parked.proposed.action == action]
     if len(found) != 1:
         waiting = ", ".join(parked.name for parked in listed[-5:]) or "nothing"

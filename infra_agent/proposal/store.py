@@ -1,5 +1,8 @@
 """Sessions and proposals on disk. A proposal is a projection of its session's log; nothing is stored twice."""
 
+import atexit
+import shutil
+import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +12,7 @@ from infra_agent.errors import UsageError
 from infra_agent.gates.policy import Policy, pinned
 from infra_agent.gates.risk import TIERS, Risk, assess
 from infra_agent.session import events
+from infra_agent.session.bundle import SUFFIX, unpack
 from infra_agent.session.log import Blobs, BrokenLogError, Entry, read
 from infra_agent.share import home
 from infra_agent.task.patch import changes
@@ -108,14 +112,27 @@ def session_folders() -> list[Path]:
 
 
 def open_session(name: str) -> Session:
-    """A session by id, by unique beginning of its id, or by folder. Raises UsageError listing the latest."""
-    folder = session_folder(name)
+    """A session by id, by unique beginning of its id, by folder, or in a bundle. Raises UsageError listing the latest."""
+    folder = readable_folder(name)
     return Session(folder, read(folder))
+
+
+def readable_folder(name: str) -> Path:
+    """Like ``session_folder``; a bundle's session lies in a folder that is gone when the program ends."""
+    if not (name.endswith(SUFFIX) and Path(name).is_file()):
+        return session_folder(name)
+    above = Path(tempfile.mkdtemp(prefix="infra-agent-bundle-"))
+    atexit.register(shutil.rmtree, above, ignore_errors=True)
+    (above / "unpacked").mkdir()
+    manifest = unpack(Path(name), above / "unpacked")
+    return (above / "unpacked").rename(above / manifest.session)
 
 
 def session_folder(name: str) -> Path:
     """The folder of a session that is named so, whether it can be read or not. Raises UsageError listing the latest."""
     direct = Path(name)
+    if name.endswith(SUFFIX) and direct.is_file():
+        raise UsageError(f"{name} is a bundle: it can be read and forked, nothing can be added to it")
     if (direct / "session.jsonl").is_file():
         return direct.resolve()
     found = [folder for folder in session_folders() if folder.name.startswith(name)]
