@@ -71,7 +71,7 @@ class Workbench:
         settings = [f"--set={key}={value}" for key, value in arguments.items() if value != ""]
         patch = self.patch()
         if patch:
-            settings.append(f"--patch={self._log.blobs.folder / self._log.blobs.put(patch)}")
+            settings.append(f"--patch={self._log.folder.name}/{self._log.blobs.put(patch)}")
         return ("infra-agent", "measure", self.collector.task.spec.id, tool, *settings)
 
     def _text(self, path: str) -> str:

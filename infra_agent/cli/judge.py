@@ -1,5 +1,6 @@
 """``measure``, ``gate``, ``audit``: the judge by hand, no agent."""
 
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,10 +15,17 @@ if TYPE_CHECKING:
     from infra_agent.session.verdict import Check
 
 TaskArgument = Annotated[str, typer.Argument(help="task folder, task.toml or task id")]
+_DIGEST = re.compile("[0-9a-f]{64}")
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
 
 
 def _read_patch(path: Path) -> bytes:
+    """A file, or a blob of a session: SESSION/DIGEST, as observations name it on every machine alike."""
+    if not path.exists() and _DIGEST.fullmatch(path.name) and path.parent.name == str(path.parent):
+        from infra_agent.proposal.store import session_folder
+        from infra_agent.session.log import Blobs
+
+        return Blobs(session_folder(path.parent.name) / "blobs").get(path.name)
     try:
         return path.read_bytes()
     except OSError as error:
@@ -27,7 +35,10 @@ def _read_patch(path: Path) -> bytes:
 def measure(
     task: TaskArgument,
     instrument: Annotated[str, typer.Argument(help="see: infra-agent instruments")],
-    patch: Annotated[Path | None, typer.Option(help="measure the workspace with this patch applied")] = None,
+    patch: Annotated[
+        Path | None,
+        typer.Option(help="measure the workspace with this patch applied: a file, or SESSION/DIGEST as an observation names it"),
+    ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, an argument of the instrument")] = None,
     keep: Annotated[Path | None, typer.Option(help="folder for the files that the instrument leaves, such as a trace")] = None,
     sandbox: Sandbox = "auto",

@@ -90,6 +90,21 @@ def test_run_review_approve_merge_replay(cli: Cli, task: Task, tmp_path: Path) -
     one_line(cli("merge", proposal), 2, "merged already")
 
 
+def test_what_an_observation_says_reproduces_it_and_names_no_folder_of_the_machine(
+    cli: Cli, task: Task, tmp_path: Path, home: Path
+) -> None:
+    write_replies(tmp_path / "folder", SCRIPT[:4])
+    cli("run", str(task.folder), "--model", f"manual:{tmp_path / 'folder'}", "--max-steps", "4")
+    folder = next((home / "sessions").iterdir())
+    made = [event for event in json.loads(cli("show", str(folder), "--json").stdout) if event["type"] == "observation.made"]
+    first, last = (made[n]["observation"] for n in (0, -1))
+    assert (first["status"], last["status"]) == ("fail", "pass")
+    for said in (first, last):
+        assert str(home) not in " ".join(said["reproduce"])
+        again = cli(*[str(task.folder) if word == "rows" else word for word in said["reproduce"][1:]], "--json")
+        assert json.loads(again.stdout)["status"] == said["status"], again.stderr
+
+
 def test_replay_says_where_a_session_was_edited(cli: Cli, task: Task, tmp_path: Path, home: Path) -> None:
     write_replies(tmp_path / "folder", SCRIPT[:3])
     assert cli("run", str(task.folder), "--model", f"manual:{tmp_path / 'folder'}", "--max-steps", "3").returncode == 4
