@@ -41,6 +41,8 @@ class Outcome:
     exit_code: int
     reason: str
     proposal: str | None = None
+    by_person: bool = False
+    """It was asked to stop; nothing about the task follows from it."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,9 @@ class Loop:
         except (BudgetError, ModelError) as error:
             outcome = Outcome(error.exit_code, str(error))
         except ParkError as error:
-            outcome = Outcome(error.exit_code, "parked: it was asked to stop; infra-agent resume SESSION goes on")
+            outcome = Outcome(error.exit_code, "parked: it was asked to stop; infra-agent resume SESSION goes on", by_person=True)
         except KeyboardInterrupt:
-            outcome = Outcome(130, "interrupted")
+            outcome = Outcome(130, "interrupted", by_person=True)
         except BaseException as error:
             code = error.exit_code if isinstance(error, InfraAgentError) else 1
             self._end(Outcome(code, f"{type(error).__name__}: {error}"))
@@ -126,7 +128,7 @@ class Loop:
 
     def _given_up(self, why: str) -> Outcome:
         """The end without a person's or a limit's doing: the last proposal decides, if there is one."""
-        last = self._judged[-1] if self._judged else Outcome(3, "no proposal was made")
+        last = self._judged[-1] if self._judged else Outcome(1, "no proposal was made")
         return replace(last, reason=f"{last.reason}; {why}")
 
     def _ask(self) -> Reply:

@@ -29,7 +29,7 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout"
 
 
 def run(
-    task: Annotated[str, typer.Argument(help="task folder, task.toml or task id")],
+    task: Annotated[str, typer.Argument(help="task folder, task.toml or task id; all: every task in turn")],
     model: ModelName = "playbook",
     base_url: BaseUrl = None,
     price: Rate = None,
@@ -40,6 +40,32 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run the agent on a task until its proposal is judged. Exit 0 when the proposal passed the gate. Ctrl-C parks it."""
+    if feedback not in ("dense", "sparse"):
+        raise UsageError(f"--feedback {feedback}: allowed are dense and sparse")
+    asked = Asked(model, base_url, price, feedback == "sparse", max_steps, budget_usd, sandbox)
+    if task == "all":
+        from infra_agent.cli.run_all import run_all
+
+        raise typer.Exit(run_all(asked, as_json))
+    name, outcome = run_one(task, asked)
+    _finish(name, outcome, as_json, _SPARSE_HINT if asked.sparse and model == "playbook" else "")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How to run, as the command line has it."""
+
+    model: str
+    base_url: str | None
+    price: str | None
+    sparse: bool
+    max_steps: int | None
+    budget_usd: float | None
+    sandbox: str
+
+
+def run_one(task: str, asked: Asked) -> "tuple[str, Outcome]":
+    """A session of one task from its beginning to its end; its name, and how it ended."""
     from infra_agent.agent import session
     from infra_agent.cli.live import watching
     from infra_agent.models import choose
@@ -47,16 +73,14 @@ def run(
     from infra_agent.share import home
     from infra_agent.task.load import load
 
-    if feedback not in ("dense", "sparse"):
-        raise UsageError(f"--feedback {feedback}: allowed are dense and sparse")
     loaded = load(task)
     with _parking() as stop, watching() as told:
-        chosen = choose.model(model, base_url, stop=stop)
-        limits = Limits(max_steps if max_steps is not None else loaded.spec.max_steps, loaded.spec.wall_s, budget_usd)
-        known = _price(price, chosen, model, limits)
-        options = session.Options(feedback == "sparse", limits, home(), sandbox, known, stop, model, base_url or "")
-        name, outcome = session.run(loaded, chosen, session.driver_of(chosen.name), options, told)
-    _finish(name, outcome, as_json, _SPARSE_HINT if feedback == "sparse" and model == "playbook" else "")
+        chosen = choose.model(asked.model, asked.base_url, stop=stop)
+        steps = asked.max_steps if asked.max_steps is not None else loaded.spec.max_steps
+        limits = Limits(steps, loaded.spec.wall_s, asked.budget_usd)
+        known = _price(asked.price, chosen, asked.model, limits)
+        options = session.Options(asked.sparse, limits, home(), asked.sandbox, known, stop, asked.model, asked.base_url or "")
+        return session.run(loaded, chosen, session.driver_of(chosen.name), options, told)
 
 
 def resume(

@@ -226,7 +226,7 @@ def test_a_context_that_nothing_makes_smaller_is_an_error(task: Task, home: Path
 
 def test_who_goes_round_in_circles_is_told_once_and_then_stopped(task: Task, home: Path) -> None:
     name, outcome = start(task, home, *[VIEW] * 9)
-    assert outcome.exit_code == 3 and "it was stuck: the same call of view" in outcome.reason
+    assert outcome.exit_code == 1 and "it was stuck: the same call of view" in outcome.reason
     notes = [note.text for note in of_kind(name, events.Note)]  # type: ignore[attr-defined]
     assert len(notes) == 1 and "You go round in circles" in notes[0]
     assert len(of_kind(name, events.ObservationMade)) == 6

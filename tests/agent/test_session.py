@@ -172,7 +172,7 @@ def test_budgets_end_a_session_that_can_be_read(task: Task, home: Path) -> None:
 def test_text_alone_is_nudged_then_ends(task: Task, home: Path) -> None:
     model = Scripted([Reply("let me think"), Reply("done"), Reply("really done")])
     _, outcome = session.run(task, model, "model:scripted", session.Options(False, Limits(steps=9), home), lambda event: None)
-    assert outcome.exit_code == 3 and "really done" in outcome.reason
+    assert outcome.exit_code == 1 and "really done" in outcome.reason
 
 
 def test_sparse_hides_everything_but_the_metric(task: Task, home: Path) -> None:

@@ -236,3 +236,18 @@ def test_lists(cli: Cli, tmp_path: Path) -> None:
     listed = {i["name"]: i for i in json.loads(cli("instruments", "--json").stdout)}
     assert listed["numerics"]["trust"] == "advice" and listed["static"]["evidence"] == "static"
     assert cli("sessions").stdout.startswith("session") and cli("proposals").stdout.startswith("proposal")
+
+
+def test_run_all_runs_every_task_and_says_what_became_of_each(cli: Cli, task: Task, tmp_path: Path) -> None:
+    broken = tmp_path / "tasks" / "broken"
+    broken.mkdir(parents=True)
+    (broken / "task.toml").write_text("[entry\n")
+    shutil.copytree(task.folder, tmp_path / "tasks" / "a-task")
+    write_replies(tmp_path / "folder", [EDIT, PROPOSE])
+    done = cli("run", "all", "--model", f"manual:{tmp_path / 'folder'}", "--max-steps", "2", "--json", timeout=400)
+    said = json.loads(done.stdout)
+    rows = {row["task"]: row for row in said["tasks"]}
+    assert done.returncode == 1 and set(rows) >= {"a-task", "broken", "kda-cp-tf32"} and said["of"] == len(rows)
+    assert "not valid TOML" in rows["broken"]["verdict"] and not rows["broken"]["solved"]
+    solved = rows["a-task"]
+    assert (solved["solved"], solved["steps"], solved["verdict"]) == (True, 2, "passed") and said["solved"] == 1
