@@ -5,13 +5,13 @@ from typing import Annotated
 import typer
 
 from infra_agent.cli.output import answer, document, progress, table
+from infra_agent.errors import UsageError
 
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on stdout")]
 
 
 def sessions(as_json: Json = False) -> None:
-    """List sessions, oldest first."""
-    from infra_agent.errors import UsageError
+    """List sessions, oldest first; a fork stands below the session that it was forked from."""
     from infra_agent.proposal.store import Session, proposals_of, session_folders
     from infra_agent.session import events
     from infra_agent.session.log import read
@@ -29,7 +29,22 @@ def sessions(as_json: Json = False) -> None:
         origin = f"{header.parent.session}@{header.parent.at}" if header.parent else "-"
         rows.append((header.session, origin, header.task, header.driver, ending, ", ".join(p.id for p in proposals_of(opened)) or "-"))
     heads = ("session", "forked from", "task", "driver", "ended", "proposals")
-    document([dict(zip(heads, row, strict=True)) for row in rows]) if as_json else answer(table(rows, heads))
+    document([dict(zip(heads, row, strict=True)) for row in rows]) if as_json else answer(table(_as_tree(rows), heads))
+
+
+def _as_tree(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Rows of (session, forked from, …) with forks indented below their parents, where those are here."""
+    names = {row[0] for row in rows}
+    below: dict[str, list[tuple[str, ...]]] = {}
+    for row in rows:
+        parent = row[1].rpartition("@")[0]
+        below.setdefault(parent if parent in names and parent != row[0] else "", []).append(row)
+
+    def from_here(parent: str, depth: int) -> list[tuple[str, ...]]:
+        return [line for row in below.pop(parent, []) for line in ((f"{'  ' * depth}{row[0]}", *row[1:]), *from_here(row[0], depth + 1))]
+
+    whole = from_here("", 0)
+    return whole + [row for left in list(below.values()) for row in left]  # a circle, which no fork makes, is not lost
 
 
 def proposals(as_json: Json = False) -> None:
@@ -54,7 +69,12 @@ def tasks(
     if schema:
         document(TaskSpec.model_json_schema())
         return
-    loaded = [load(str(folder)) for folder in all_folders()]
+    loaded = []
+    for folder in all_folders():
+        try:
+            loaded.append(load(str(folder)))
+        except UsageError as error:
+            progress(f"not a task: {error}")
     rows = [(t.spec.id, "L2" if t.judge_folder else "L1", t.spec.title, str(t.folder)) for t in loaded]
     heads = ("task", "level", "title", "folder")
     document([dict(zip(heads, row, strict=True)) for row in rows]) if as_json else answer(table(rows, heads))

@@ -1,5 +1,6 @@
 """Merge: an approved proposal becomes an ordinary commit on a branch. No working tree and no index of anybody's is touched."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from infra_agent.task.load import Task, load
 from infra_agent.task.repository import BRANCH, Repository
 
 _ELSEWHERE = "merge into a new branch: --into NAME"
+_CALLS = re.compile(r"((?<!\w)@(?=\w)|#(?=\d)|\bGH-(?=\d)|/(?=(?:issues|pull)/\d))", re.IGNORECASE)
+"""Where a mention of a person or an issue begins: ``@name``, ``#3``, ``GH-3``, ``…/issues/3``."""
 _TRAILER = "Infra-Agent-Proposal"
 
 
@@ -134,4 +137,9 @@ def message(proposal: Proposal) -> str:
         *(f"Reviewed-by: {review.reviewer}" for review in proposal.approvals),
         f"Assisted-by: infra-agent ({header.driver})",
     ]
-    return f"{proposal.made.title}\n\n{proposal.made.summary}\n\n" + "\n".join(trailers) + "\n"
+    return f"{_calling_nobody(proposal.made.title)}\n\n{_calling_nobody(proposal.made.summary)}\n\n" + "\n".join(trailers) + "\n"
+
+
+def _calling_nobody(text: str) -> str:
+    """A model's words without what a forge acts on: no name is called, no issue closed, by a commit that arrives there."""
+    return _CALLS.sub(r"\1 ", text)

@@ -249,5 +249,7 @@ def test_run_all_runs_every_task_and_says_what_became_of_each(cli: Cli, task: Ta
     rows = {row["task"]: row for row in said["tasks"]}
     assert done.returncode == 1 and set(rows) >= {"a-task", "broken", "kda-cp-tf32"} and said["of"] == len(rows)
     assert "not valid TOML" in rows["broken"]["verdict"] and not rows["broken"]["solved"]
+    listed = cli("tasks")
+    assert listed.returncode == 0 and "not valid TOML" in listed.stderr and "kda-cp-tf32" in listed.stdout
     solved = rows["a-task"]
     assert (solved["solved"], solved["steps"], solved["verdict"]) == (True, 2, "passed") and said["solved"] == 1

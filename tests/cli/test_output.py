@@ -2,6 +2,7 @@
 
 import pytest
 
+from infra_agent.cli.inspect import _as_tree
 from infra_agent.cli.output import table, visible
 
 
@@ -17,3 +18,8 @@ def test_ordinary_text_is_untouched() -> None:
 
 def test_columns_line_up() -> None:
     assert table([("a", "bb"), ("ccc", "d")], ("x", "y")).splitlines() == ["x    y", "a    bb", "ccc  d"]
+
+
+def test_a_fork_stands_below_the_session_that_it_comes_from_and_no_session_is_lost() -> None:
+    rows = [("a", "-"), ("b", "-"), ("c", "a@3"), ("d", "c@9"), ("e", "gone@1"), ("f", "a@5"), ("g", "h@1"), ("h", "g@1")]
+    assert [row[0] for row in _as_tree(rows)] == ["a", "  c", "    d", "  f", "b", "e", "g", "h"]

@@ -11,7 +11,7 @@ from infra_agent.errors import JudgedError, UsageError
 from infra_agent.models.base import Reply
 from infra_agent.models.scripted import Scripted
 from infra_agent.proposal import approval
-from infra_agent.proposal.merge import Target, merge
+from infra_agent.proposal.merge import Target, _calling_nobody, merge
 from infra_agent.proposal.store import all_proposals, find_proposal, open_session
 from infra_agent.replay.verify import verify
 from infra_agent.session.budget import Limits
@@ -148,3 +148,15 @@ def test_an_account_is_recorded_beside_the_name(tmp_path: Path, home: Path) -> N
     event = approval.decide(identity, "approve", "Ada", "seen", minutes=2.5)
     assert (event.minutes, event.account) == (2.5, approval.account()) and event.account
     assert find_proposal(identity).session.header.operator == approval.account()
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("Fixes #3 as @grace asked", "Fixes # 3 as @ grace asked"),
+        ("resolves https://example.org/o/r/issues/3, GH-4", "resolves https://example.org/o/r/ issues/3, GH- 4"),
+        ("@triton.jit a@b.org C# 1.5x", "@ triton.jit a@b.org C# 1.5x"),
+    ],
+)
+def test_a_commit_calls_nobody_and_closes_nothing(said: str, written: str) -> None:
+    assert _calling_nobody(said) == written
