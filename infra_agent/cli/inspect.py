@@ -1,5 +1,6 @@
 """Read-only commands: ``sessions``, ``proposals``, ``tasks``, ``instruments``."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -32,7 +33,7 @@ def sessions(as_json: Json = False) -> None:
     document([dict(zip(heads, row, strict=True)) for row in rows]) if as_json else answer(table(_as_tree(rows), heads))
 
 
-def _as_tree(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def _as_tree(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Rows of (session, forked from, …) with forks indented below their parents, where those are here."""
     names = {row[0] for row in rows}
     below: dict[str, list[tuple[str, ...]]] = {}
