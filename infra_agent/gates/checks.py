@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from infra_agent.judge import builds as builds_kind
 from infra_agent.judge import events as events_kind
 from infra_agent.judge import static as static_kind
 from infra_agent.judge import suite as suite_kind
 from infra_agent.judge import tensors
 from infra_agent.judge import timing as timing_kind
+from infra_agent.judge.builds import BuildRecord
 from infra_agent.judge.events import EventsRecord
 from infra_agent.judge.records import DeterminismRecord, RanRecord, RepeatRecord
 from infra_agent.judge.static import StaticRecord
@@ -302,10 +304,24 @@ def precision(records: Sequence[CompareRecord], found: StaticRecord, case: str) 
     return Check.model_validate({**base, "status": "pass", "message": "emulated and compiled products agree on every line"})
 
 
+def builds(record: BuildRecord, base: BuildRecord, path: str) -> Check:
+    """The project's own build step ends well and leaves its files. Inconclusive when base's does not."""
+    status, kind, findings = builds_kind.assess(record, path)
+    known: dict[str, Any] = {"name": "builds", "trust": "in-process", "figure": f"{len(record.files)} files built"}
+    if base.ended != "ok":
+        message = f"base: the build ended with {base.ended}: {base.ending}"[:600]
+        return Check.model_validate({**known, "status": "inconclusive", "kind": "no_yardstick", "message": message})
+    if findings:
+        known |= {"where": findings[0].where, "findings": findings}
+    message = findings[0].message[:600] if findings else "the build ends well and leaves what it is to leave"
+    return Check.model_validate({**known, "status": status, "kind": kind, "message": message})
+
+
 def ran(record: RanRecord) -> Check:
     """What ran is what was changed: every imported file has the digest the host gave it."""
     figure = f"{len(record.loaded)} files imported"
-    wrong = [path for path, digest in record.loaded.items() if record.expected.get(path) != digest]
+    known = record.expected | record.built
+    wrong = [path for path, digest in record.loaded.items() if known.get(path) != digest]
     if wrong:
         message = f"{wrong[0]}: what ran is not what the patch says"
         return Check(

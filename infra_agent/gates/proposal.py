@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from infra_agent import canonical
 from infra_agent.frozen import Frozen
 from infra_agent.gates import checks, policy, reading
+from infra_agent.judge import builds as builds_kind
 from infra_agent.judge import commands, standing
 from infra_agent.judge.collector import Collector, Perturbed
 from infra_agent.judge.records import RanRecord
@@ -26,8 +27,8 @@ _FAR_BEYOND = 64.0
 Store = Callable[[bytes], str]
 OnCheck = Callable[[Check], None]
 NAMES = (
-    "isolation", "applies", "scope", "secrets", "accuracy", "held_out", "modelled", "growth", "ran", "own_work", "repeat", "determinism",
-    "static", "precision", "tests", "events", "timing", "plausibility",
+    "isolation", "applies", "scope", "secrets", "builds", "accuracy", "held_out", "modelled", "growth", "ran", "own_work", "repeat",
+    "determinism", "static", "precision", "tests", "events", "timing", "plausibility",
 )  # fmt: skip
 
 
@@ -74,7 +75,7 @@ class ProposalGate:
         self._add(checks.isolation(self._collector.isolation, self._least))
         base_tree = self.base_tree()
         patch, tree = self._apply(patch)
-        if tree is not None and self._reads_well(patch, frozenset(base_tree)):
+        if tree is not None and self._reads_well(patch, frozenset(base_tree)) and self._builds(tree, base_tree):
             self._measure(tree, base_tree)
         self._fill_in()
         verdict = Verdict(
@@ -111,6 +112,17 @@ class ProposalGate:
         scope = self._add(reading.scope(patch, self._collector.task.spec, base_paths), patch=kept, base_paths=paths)
         secrets = self._add(reading.secrets(patch), patch=kept)
         return scope.status == secrets.status == "pass"
+
+    def _builds(self, tree: Tree, base_tree: Tree) -> bool:
+        """Sources that cannot be built are not run."""
+        builds, spec = self._collector.builds, self._collector.task.spec
+        if not builds.asked:
+            return True
+        found, base = builds.record(tree), builds.record(base_tree)
+        check = self._add(
+            checks.builds(found, base, builds_kind.place(spec)), **{"build": self._keep(found), "base.build": self._keep(base)}
+        )
+        return check.status == "pass"
 
     def _measure(self, tree: Tree, base_tree: Tree) -> None:
         spec, collector = self._collector.task.spec, self._collector
@@ -187,7 +199,9 @@ class ProposalGate:
             return
         expected = {path: canonical.digest(data) for path, data in tree.items()}
         entry = self._collector.task.spec.entry.module.replace(".", "/") + ".py"
-        found = RanRecord(expected=expected, loaded=record.loaded, entry=entry)
+        builds = self._collector.builds
+        built = builds.record(tree).files if builds.asked else {}
+        found = RanRecord(expected=expected, loaded=record.loaded, entry=entry, built=built)
         self._add(checks.ran(found), ran=self._keep(found))
 
     def _own_work(self, tree: Tree, base_tree: Tree) -> None:
@@ -230,6 +244,7 @@ def expected_checks(spec: TaskSpec, present: Sequence[str]) -> list[str]:
         "precision": bool(spec.static),
         "own_work": spec.libraries == "none",
         "tests": spec.commands is not None and bool(spec.commands.test),
+        "builds": spec.commands is not None and bool(spec.commands.build),
         "events": spec.scenario is not None and spec.scenario.schedules > 0,
         "plausibility": spec.roofline is not None,
     }

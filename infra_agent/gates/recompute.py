@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from infra_agent import canonical
 from infra_agent.gates import checks, policy, reading
 from infra_agent.gates.proposal import expected_checks
+from infra_agent.judge import builds
+from infra_agent.judge.builds import BuildRecord
 from infra_agent.judge.events import EventsRecord
 from infra_agent.judge.records import DeterminismRecord, RanRecord, RepeatRecord
 from infra_agent.judge.static import StaticRecord
@@ -24,7 +26,7 @@ from infra_agent.task.spec import Static, TaskSpec
 from infra_agent.task.tree import with_protected
 
 Records = Mapping[str, bytes]
-_MEASURED = ("compare", "determinism", "perturbed", "repeat", "timing", "static", "events")
+_MEASURED = ("compare", "determinism", "perturbed", "repeat", "timing", "static", "events", "build")
 """What records of the files that ran are called, up to the first point; those of base's begin with ``base``."""
 _CARRIED = {"applies", "isolation"}
 """``applies`` needs the repository: replay has none, a merge applies the patch itself. ``isolation`` has no record: it is asked apart."""
@@ -59,8 +61,14 @@ def _own_work(records: Records, spec: TaskSpec) -> Check:
     return checks.own_work(kernels, *rest)
 
 
+def _builds(records: Records, spec: TaskSpec) -> Check:
+    found, base = (BuildRecord.model_validate_json(records[name]) for name in ("build", "base.build"))
+    return checks.builds(found, base, builds.place(spec))
+
+
 _AGAIN: dict[str, Callable[[Records, TaskSpec], Check]] = {
     "scope": lambda records, spec: reading.scope(records["patch"], spec, frozenset(json.loads(records["base_paths"]))),
+    "builds": _builds,
     "secrets": lambda records, spec: reading.secrets(records["patch"]),
     "accuracy": lambda records, spec: checks.accuracy(_compares(records), False, spec.platform, spec.entry.modelled),
     "held_out": lambda records, spec: checks.accuracy(_compares(records), True, spec.platform, spec.entry.modelled),
@@ -149,7 +157,10 @@ def _patch_faults(verdict: Verdict, made: events.ProposalMade, header: events.Se
         found.append("check scope is of another base")
     if "ran" not in records.get("ran", {}):
         return found
-    expected = RanRecord.model_validate_json(blobs.get(records["ran"]["ran"])).expected
+    ran = RanRecord.model_validate_json(blobs.get(records["ran"]["ran"]))
+    expected, build = ran.expected, records.get("builds", {}).get("build")
+    if ran.built != (BuildRecord.model_validate_json(blobs.get(build)).files if build else {}):
+        found.append("the files that ran beside the sources are not those that the build left")
     touched = {path for path in base.keys() | expected.keys() if base.get(path) != expected.get(path)}
     if touched != {change.path for change in changes(blobs.get(made.patch))}:
         found.append("the files that ran are not base with the patch applied")

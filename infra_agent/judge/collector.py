@@ -16,6 +16,7 @@ from infra_agent.errors import ArtefactError, UsageError
 from infra_agent.frozen import Frozen, one_line
 from infra_agent.instruments import Instrument
 from infra_agent.judge import compiled, seeds
+from infra_agent.judge.builds import Builds
 from infra_agent.judge.compiled import Compiled, Pair
 from infra_agent.judge.counts import CountsRecord, Left
 from infra_agent.judge.reference import Case, Reference
@@ -77,6 +78,7 @@ class Collector:
         self.backend = choose.pick(sandbox)
         self.reference = Reference(task.judge_folder, self.backend)
         self._pools: dict[tuple[str, Path | None], CagePool] = {}
+        self.builds = Builds(task.spec.commands, lambda: self.pool(instruments.load("accuracy").profile(self.platform)).cage())
         self._compiled = Compiled(self.static, self.side_by_side)
         self._counts: dict[tuple[str, str], CountsRecord] = {}
         self._cases: dict[str, list[Case]] = {}
@@ -170,11 +172,11 @@ class Collector:
 
     def accuracy(self, tree: Tree, case: Case, perturbed: Perturbed | None = None) -> CompareRecord:
         """One call of the entry on fresh contents, compared with truth."""
-        program = instruments.load("accuracy")
+        program, packed = instruments.load("accuracy"), self.builds.packed(tree)
         drawn = self.reference.draw(case, self.seed("inputs", case))
         args = self.arguments({"perturbed": perturbed._asdict() if perturbed else None})
         with self.cages(program).cage() as cage:
-            result = cage.run(program.program, args, {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
+            result = cage.run(program.program, args, {"tree": packed, "inputs": drawn.inputs}, drawn.shapes)
         about = described(tree, case)
         if not result.ok:
             return CompareRecord(ended=ended(result), ending=tail(result), **about)
@@ -225,7 +227,8 @@ class Collector:
             pool.abort()
 
     def fresh_cages(self) -> None:
-        """End the candidates' idle cages: what follows starts in cages that no candidate was in."""
+        """End the candidates' idle cages: what follows starts in cages that no candidate was in, and is built there."""
+        self.builds.clear()
         for pool in self._pools.values():
             pool.close()
 
@@ -289,10 +292,10 @@ class Collector:
         self, instrument: Instrument, tree: Tree, case: Case, arguments: dict[str, Any], base: Tree | None = None, kept: Kept = None
     ) -> Result:
         """Run an instrument's program on a tree and fresh inputs of a public case; ``base``, if given, is a section of that name."""
-        drawn = self.reference.draw(case, self.seed(instrument.name, case))
+        drawn, packed = self.reference.draw(case, self.seed(instrument.name, case)), self.builds.packed(tree)
         with self.cages(instrument).cage() as cage:
             roots = {"roots": [cage.place(_INSTRUMENTS)]} if instruments.own_folder(instrument.name) else {}
-            sections = {"tree": pack(tree), "inputs": drawn.inputs} | ({} if base is None else {"base": pack(base)})
+            sections = {"tree": packed, "inputs": drawn.inputs} | ({} if base is None else {"base": pack(base)})
             result = cage.run(instrument.program, self.arguments(arguments | roots), sections)
             for name in instrument.artefacts if result.ok else ():
                 with suppress(ArtefactError):  # it is gone, or a link: the report stands without it

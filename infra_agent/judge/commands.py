@@ -12,7 +12,7 @@ from infra_agent.judge.figures import BenchRun, FiguresRecord
 from infra_agent.judge.suite import SuiteRecord, SuiteRun
 from infra_agent.sandbox.base import Result
 from infra_agent.task.spec import Commands
-from infra_agent.task.tree import Tree, digest, pack, with_protected
+from infra_agent.task.tree import Tree, digest, with_protected
 
 _AGAIN = 2
 _CONFIGURATION = {
@@ -33,7 +33,7 @@ def _run(collector: Collector, name: str, tree: Tree, args: dict[str, object], w
     """One request, and its seconds by the judge's clock."""
     instrument = instruments.load(name)
     with collector.cages(instrument).cage() as cage:
-        packed = pack(tree)
+        packed = collector.builds.packed(tree)
         began = time.monotonic()
         result = cage.run(instrument.program, dict(args), {"tree": packed}, timeout_s=wall_s)
         return result, time.monotonic() - began

@@ -12,7 +12,8 @@ from infra_agent import canonical, instruments
 from infra_agent.errors import UsageError
 from infra_agent.frozen import Frozen
 from infra_agent.instruments import Instrument
-from infra_agent.judge import accesses, commands, counts, events, figures, shrink, standing, static, suite, tensors, timing
+from infra_agent.judge import accesses, builds, commands, counts, events, figures, shrink, standing, static, suite, tensors, timing
+from infra_agent.judge.builds import BuildError, BuildRecord
 from infra_agent.judge.collector import Collector
 from infra_agent.judge.counts import CountsRecord
 from infra_agent.judge.events import EventsRecord
@@ -31,6 +32,7 @@ from infra_agent.task.tree import Tree
 Records = dict[str, bytes]
 """Name -> canonical JSON of a judge-written record; ``artefact.NAME`` -> a file that an instrument left: nothing follows from it."""
 ARTEFACT = "artefact."
+_BUILD = "build"
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,10 @@ def measure(
     """Run instrument ``name``. ``arguments`` are complete and valid: ``agent.tools.parse`` made them."""
     instrument = instruments.load(name)
     began = time.monotonic()
-    records = _collect(collector, instrument, tree, base, arguments)
+    try:
+        records = _collect(collector, instrument, tree, base, arguments)
+    except BuildError as error:
+        records = {_BUILD: encode(error.record)}
     evidence = {key: canonical.digest(value) for key, value in records.items()}
     about = Context(
         name,
@@ -127,11 +132,21 @@ def encode(record: Frozen) -> bytes:
 
 def observe(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
     """The observation that follows from the records; pure."""
+    if set(records) == {_BUILD}:
+        return _not_built(records, spec, about)
     make = {
         "tensors": _tensors, "timing": _timing, "static": _static, "events": _events, "counts": _counts, "report": _report, "tests": _suite,
         "figures": _figures,
     }[about.evidence_kind]  # fmt: skip
     return make(records, spec, about)
+
+
+def _not_built(records: Mapping[str, bytes], spec: TaskSpec, about: Context) -> Observation:
+    """Nothing was measured: the sources, or base's, cannot be built."""
+    record = BuildRecord.model_validate_json(records[_BUILD])
+    status, kind, findings = builds.assess(record, builds.place(spec))
+    said = f"not measured: the build ended with {record.ended}"
+    return Observation(**_common(about), status=status, kind=kind, headline=said, body=record.ending, findings=findings)
 
 
 def _common(about: Context) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Small judge-written records that more than one module reads."""
 
+from pydantic import Field
+
 from infra_agent.frozen import Frozen
 from infra_agent.judge.tensors import CompareRecord
 
@@ -32,6 +34,8 @@ class RanRecord(Frozen):
     loaded: dict[str, str]
     entry: str
     """File of the entry's module."""
+    built: dict[str, str] = Field(default_factory=dict)
+    """What the build step left, beside the sources."""
 
 
 class RepeatRecord(Frozen):

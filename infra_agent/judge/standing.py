@@ -22,7 +22,7 @@ from infra_agent.judge.tensors import CompareRecord, compare
 from infra_agent.judge.timing import TimingRecord
 from infra_agent.sandbox.mapping import GUARD, Layout
 from infra_agent.sandbox.text import last_line
-from infra_agent.task.tree import Tree, digest, pack
+from infra_agent.task.tree import Tree, digest
 
 _PROGRAM = "sandboxes.runtime.calls"
 _REPEATS = 4
@@ -35,7 +35,8 @@ def timing(collector: Collector, tree: Tree, base: Tree, case: Case) -> TimingRe
     asked = collector.task.spec.timing
     if asked is None:
         raise UsageError(f"{collector.task.folder}: no [timing] section: say what time is allowed before it is measured")
-    trees: dict[Role, bytes] = {"base": pack(base), "candidate": pack(tree), "again": pack(base)}
+    of_base = collector.builds.packed(base)
+    trees: dict[Role, bytes] = {"base": of_base, "candidate": collector.builds.packed(tree), "again": of_base}
     arguments = collector.arguments({})
     with ExitStack() as taken:
         cages = [taken.enter_context(collector.cages(instruments.load("microbench")).cage()) for _ in trees]
@@ -65,7 +66,7 @@ def events(collector: Collector, tree: Tree, schedules: int) -> EventsRecord:
     pending: list[tuple[int, Delays]] = [(rng.getrandbits(48), {}) for _ in range(max(1, schedules // 2))]
     record = EventsRecord(case="scenario", tree=digest(tree), ended="ok")
     with collector.cages(instruments.load("events")).cage() as cage:
-        sections = {"tree": pack(tree), "schedule": _padded(*pending[0])}
+        sections = {"tree": collector.builds.packed(tree), "schedule": _padded(*pending[0])}
         reply = cage.start("feedback.events", {"scenario": scenario.model_dump()}, sections, {"0/log": ("U8", (_LOG_BYTES,))})
         while reply.status == "ok" and pending and len(record.seeds) < schedules:
             seed, delays = pending.pop(0)
@@ -98,7 +99,7 @@ def repeat(collector: Collector, tree: Tree, case: Case) -> RepeatRecord:
     """Several calls in one process, each on fresh contents. Interpreted programs are watched and run from last to first."""
     drawn = collector.reference.draws(case, [collector.seed("repeat", case) for _ in range(_REPEATS)])
     pool = Pool(case, drawn, collector.seed("repeat.projection", case))
-    sections = {"tree": pack(tree), "inputs.0": drawn[0].inputs}
+    sections = {"tree": collector.builds.packed(tree), "inputs.0": drawn[0].inputs}
     args = collector.arguments({"watched": True, "own_work": collector.task.spec.libraries == "none"})
     calls: list[CompareRecord] = []
     replayed: list[int] = []
@@ -131,7 +132,9 @@ def determinism(collector: Collector, tree: Tree, case: Case, runs: int) -> Dete
     first, differ = b"", tuple[Difference, ...]()
     for _ in range(runs):
         with collector.cages(program).cage() as cage:
-            result = cage.run(program.program, collector.arguments({}), {"tree": pack(tree), "inputs": drawn.inputs}, drawn.shapes)
+            result = cage.run(
+                program.program, collector.arguments({}), {"tree": collector.builds.packed(tree), "inputs": drawn.inputs}, drawn.shapes
+            )
         digests.append(canonical.digest(result.output) if result.ok else f"{ended(result)}: {last_line(result.text)}")
         if not result.ok:
             continue

@@ -147,6 +147,12 @@ class Figures(Frozen):
 class Commands(Frozen):
     """The project's own check and benchmark, as argv lists that run in the workspace; ``python`` is the cage's."""
 
+    build: tuple[str, ...] = ()
+    """Runs in a copy of the sources before they are called or tested; what it leaves beside ``built`` is thrown away."""
+    built: tuple[str, ...] = ()
+    """Files of the workspace that it leaves, as an extension module; one that a patch adds is not used."""
+    build_s: float = Field(default=120.0, gt=0, le=3_600)
+    """Seconds that a build may take."""
     test: tuple[str, ...] = ()
     """Must run pytest, in whatever way."""
     bench: tuple[str, ...] = ()
@@ -154,6 +160,12 @@ class Commands(Frozen):
     """What ``bench`` says besides the time it takes."""
     wall_s: float = Field(default=300.0, gt=0, le=36_000)
     """Seconds that one run of either may take."""
+
+    @model_validator(mode="after")
+    def _leaves_something(self) -> "Commands":
+        if bool(self.build) != bool(self.built):
+            raise ValueError("build and built go together: a build step, and the files that it leaves")
+        return self
 
 
 class Accepts(Frozen):

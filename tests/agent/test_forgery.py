@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from infra_agent import canonical
 from infra_agent.agent import session
 from infra_agent.errors import JudgedError
 from infra_agent.models.base import Reply
@@ -19,6 +20,7 @@ from infra_agent.session.budget import Limits
 from infra_agent.session.events import ToolCall
 from infra_agent.session.log import Blobs, SessionLog
 from infra_agent.task.load import Task
+from tests.gates.test_builds import make as make_doubler
 from tests.support import RIGHT, call, mark_audited, patch_of, rows_task, suite_task
 
 RIGHT_EDIT = call("edit", path="rows/entry.py", old="torch.cumsum(product, 1)", new="torch.cumsum(product, 0)")
@@ -163,3 +165,21 @@ def test_an_honest_copy_verifies(tmp_path: Path, home: Path) -> None:
     _, name = recorded(tmp_path, home, RIGHT_EDIT)
     report = verify(open_session(forged(home, name, lambda data, blobs: None)))
     assert report.agrees, report.differences
+
+
+def test_another_file_than_the_build_left_is_a_difference(tmp_path: Path, home: Path) -> None:
+    """What ran beside the sources is tied to the build's own record."""
+    edit = call("edit", path="src/c.c", old="3 *", new="2 *")
+    _, name = recorded(tmp_path, home, edit, lambda folder: make_doubler(folder / "doubler"))
+    assert verify(open_session(name)).agrees
+
+    def other_object(data: dict[str, Any], blobs: Blobs) -> None:
+        if data["type"] == "verdict.given":
+            listed = checks(data)["ran"]["records"]
+            ran = json.loads(blobs.get(listed["ran"]))
+            for part in ("built", "loaded"):
+                ran[part]["doubler/_c.so"] = "0" * 64
+            listed["ran"] = blobs.put(canonical.encode(ran))
+
+    (difference,) = verify(open_session(forged(home, name, other_object))).differences
+    assert "are not those that the build left" in difference
