@@ -14,7 +14,7 @@ COPIED = ("infra_agent", "sandboxes", "feedback", "tests", "pyproject.toml")
 PURE = "not slow"
 SWAPS = {
     "effect": ("judge/timing.py", 'effect(restart, "base", "candidate")', 'effect(restart, "candidate", "base")', PURE),
-    "ratio": ("judge/timing.py", "_net(a, relay) / _net(b, relay)", "_net(b, relay) / _net(a, relay)", PURE),
+    "ratio": ("judge/restart.py", "_net(a, relay) / _net(b, relay)", "_net(b, relay) / _net(a, relay)", PURE),
     "seconds": (
         "judge/timing.py",
         'seconds(seen, "base"),\n        seconds(seen, "candidate")',
@@ -26,7 +26,15 @@ SWAPS = {
     "claim": ("judge/statistics.py", "if interval.low > edge:", "if interval.high < -edge:", PURE),
     "truth": ("judge/tensors.py", "_stage(value, truth[stage], reference[stage]", "_stage(value, reference[stage], truth[stage]", PURE),
     "static": ("gates/checks.py", "static_kind.assess(found, base, limits)", "static_kind.assess(base, found, limits)", PURE),
-    "trees": ("judge/standing.py", '"base": pack(base), "candidate": pack(tree)', '"base": pack(tree), "candidate": pack(base)', ""),
+    "floor": ("judge/suspicion.py", 'set_s(restart, "candidate")', 'set_s(restart, "base")', PURE),
+    "late": ("judge/suspicion.py", '= ("base", "again")', '= ("candidate",)', PURE),
+    "builds": ("gates/checks.py", "builds_kind.assess(record, path)", "builds_kind.assess(base, path)", PURE),
+    "trees": (
+        "judge/standing.py",
+        '"base": of_base, "candidate": collector.builds.packed(tree)',
+        '"base": collector.builds.packed(tree), "candidate": of_base',
+        "",
+    ),
     "digests": ("judge/standing.py", "tree=digest(tree), base_tree=digest(base)", "tree=digest(base), base_tree=digest(tree)", ""),
     "gate": (
         "gates/proposal.py",

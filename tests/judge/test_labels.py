@@ -8,10 +8,11 @@ import pytest
 from infra_agent.gates import checks
 from infra_agent.gates.proposal import ProposalGate
 from infra_agent.judge import measure, seeds, standing, statistics, tensors
+from infra_agent.judge.builds import BuildRecord
 from infra_agent.judge.collector import Collector
-from infra_agent.judge.restart import effect
+from infra_agent.judge.restart import ROLES, Role, effect
 from infra_agent.judge.statistics import Interval
-from infra_agent.judge.timing import assess
+from infra_agent.judge.timing import TimingRecord, assess
 from infra_agent.sandbox.mapping import plan
 from infra_agent.task.load import Task, load
 from infra_agent.task.repository import for_task
@@ -20,7 +21,7 @@ from infra_agent.task.tree import digest, read_folder
 from tests.conftest import ROOT
 from tests.judge.test_static import kernel
 from tests.judge.test_static import record as compiled
-from tests.judge.test_timing import TASK, line, record, restart
+from tests.judge.test_timing import SHORT, TASK, line, record, restart
 
 SLOW, FAST = line(4e6), line(2e6)
 
@@ -49,6 +50,27 @@ def test_only_the_candidates_faults_refuse_it() -> None:
     assert assess(record(faults=[{"role": "base", **fault}]), Timing(), TASK).status == "inconclusive"
     assert assess(record(ended="crashed: x", ended_role="candidate"), Timing(), TASK).status == "fail"
     assert assess(record(ended="crashed: x", ended_role="base"), Timing(), TASK).status == "inconclusive"
+
+
+def test_only_the_candidates_time_can_be_impossible() -> None:
+    short, long = line(100), line(4e6)
+    assert assess(record(restart(n, long, short, long) for n in range(8)), Timing(), TASK).kind == "implausible"
+    assert assess(record(restart(n, short, long, short) for n in range(8)), Timing(), TASK).kind == "slower"
+
+
+def test_only_bases_clock_says_that_its_core_is_shared() -> None:
+    def late(*roles: Role) -> TimingRecord:
+        made = [restart(n, line(4e5), line(4e5), line(4e5), SHORT) for n in range(8)]
+        told = [{role: tuple(ns // (2 if role in roles else 1) for ns in one.ns[role]) for role in ROLES} for one in made]
+        return record(one.model_copy(update={"child_ns": child}) for one, child in zip(made, told, strict=True))
+
+    assert "core is shared" in assess(late("base", "again"), Timing(), TASK).message
+    assert "core is shared" not in assess(late("candidate"), Timing(), TASK).message
+
+
+def test_only_a_candidate_that_cannot_be_built_is_refused() -> None:
+    well, badly = BuildRecord(tree="t", ended="ok"), BuildRecord(tree="t", ended="crashed")
+    assert (checks.builds(badly, well, "build.py").status, checks.builds(well, badly, "build.py").status) == ("fail", "inconclusive")
 
 
 def test_truth_is_what_errors_are_measured_from() -> None:
