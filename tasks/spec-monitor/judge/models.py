@@ -71,8 +71,8 @@ def decode(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Decode N attempts, each until it has emitted ``lengths`` tokens.
 
-    ``starts``, ``modes`` [N, segments]: from ``starts[n, i]`` tokens on, attempt n is in mode ``modes[n, i]``. ``depth`` [N]: draft tokens a
-    step. ``twin`` [N]: the attempt whose random numbers this one uses; where two share them and have been in the same modes, they are
+    ``starts``, ``modes`` [N, segments]: from ``starts[n, i]`` tokens on, attempt n is in mode ``modes[n, i]``. ``depth`` [N]: draft tokens
+    a step. ``twin`` [N]: the attempt whose random numbers this one uses; where two share them and have been in the same modes, they are
     equal. Returns steps [N]; drafted, accepted, emitted [N, STEPS], the first step being prefill.
     """
     count = len(lengths)

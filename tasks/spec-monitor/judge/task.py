@@ -11,9 +11,8 @@ One that looks ahead, at the end or at the next few hundred tokens, sees the fut
 
 from typing import Any
 
-import numpy as np
-
 import models
+import numpy as np
 from traffic import Attempt, healthy, wrong
 
 Arrays = dict[str, np.ndarray]
@@ -24,19 +23,33 @@ MINIMUM = 128
 """Output tokens before which no attempt is judged, as published."""
 LAG = {"garbled": 64, "loop": 224}
 """Output tokens from the first wrong one to the abort that is due."""
-BLOCK, MARKS = 32, 28
+BLOCK, MARKS = 8, 112
 _HIDDEN: dict[int, list[Attempt]] = {}
 
+_USUAL: dict[str, Any] = {
+    "size": 1000, "wrong": {"garbled": 0.5, "loop": 0.5}, "persistent": 0.05, "recovering": 0.3, "late": 0.65, "miscounting": 0.0,
+    "depths": [4], "when": "gate",
+}  # fmt: skip
+"""``persistent``: share of the requests gone wrong that do so on every attempt. ``late``: share of wrong attempts that begin healthy.
+``recovering``: share of twins of which both go wrong and one recovers; 0.3 more are a healthy request and one that forks from it.
+``miscounting``: share of attempts on workers that count the target's own token as accepted. ``depths``: draft tokens a step, by attempt.
+"""
 _PUBLIC: list[dict[str, Any]] = [
     {"name": "garbled-kv", "wrong": {"garbled": 1.0}, "healthy": {"plain": 1.0}, "when": "always"},
     {"name": "loops", "wrong": {"loop": 1.0}, "healthy": {"plain": 1.0}, "when": "always"},
-    {"name": "one-day", "wrong": {"garbled": 0.5, "loop": 0.5}, "healthy": {"plain": 0.9, "short": 0.1}, "persistent": 0.1, "when": "always"},
+    {
+        "name": "one-day",
+        "wrong": {"garbled": 0.5, "loop": 0.5},
+        "healthy": {"plain": 0.9, "short": 0.1},
+        "persistent": 0.2,
+        "when": "always",
+    },
 ]
 _HELD_OUT: list[dict[str, Any]] = [
     {"name": "tables-and-code", "healthy": {"plain": 0.3, "table": 0.5, "boilerplate": 0.2}},
     {"name": "short-outputs", "healthy": {"plain": 0.2, "short": 0.8}},
     {"name": "bonus-counted", "healthy": {"plain": 0.6, "drift_up": 0.4}, "miscounting": 0.5},
-    {"name": "outage", "healthy": {"plain": 1.0}, "persistent": 0.6},
+    {"name": "outage", "healthy": {"plain": 1.0}, "persistent": 1.0},
     {"name": "drifting-drafts", "healthy": {"drift_up": 0.4, "drift_down": 0.6}, "depths": [2, 3, 4]},
     {"name": "busy-scheduler", "healthy": {"plain": 0.4, "undrafted": 0.6}},
 ]  # fmt: skip
@@ -45,21 +58,27 @@ _HELD_OUT: list[dict[str, Any]] = [
 def cases(split: str) -> list[dict[str, Any]]:
     """Cases of ``public`` or ``held_out``: name, size (requests), when (always | gate), and how to draw inputs."""
     table = {"public": _PUBLIC, "held_out": _HELD_OUT}[split]
-    usual = {"size": 1000, "wrong": {"garbled": 0.5, "loop": 0.5}, "persistent": 0.02, "miscounting": 0.0, "depths": [4], "when": "gate"}
-    return [{**usual, **case} for case in table]
+    return [{**_USUAL, **case} for case in table]
+
+
+def smaller(case: dict[str, Any]) -> list[dict[str, Any]]:
+    """One kind of traffic less, or fewer requests."""
+    less = [{**case, name: 0.0} for name in ("persistent", "recovering", "late") if case[name]]
+    one = [{**case, part: {kind: 1.0}} for part in ("wrong", "healthy") for kind in case[part] if len(case[part]) > 1]
+    return [*one, *less, *([{**case, "size": case["size"] // 4}] if case["size"] >= 800 else [])]
 
 
 def bounds(case: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Relative Frobenius errors; the stages are integers, so ``ratio`` and ``peak`` say nothing here.
 
-    abort: with P attempts to abort, the error is sqrt((missed + false) / P). Up to 0.1, missed and false together are at most 1 % of P: recall
-    is at least 99 % and, as false / (P - missed + false) <= 0.01, so is precision.
-    wasted: output tokens up to each abort against those when it was due. Due are about 130 to 540, 300 in the root mean square when most is
-    garbled and 400 when most is loops. Up to 0.35, aborts are off by 105 to 140 in the root mean square, and at least half of them by less
-    than sqrt(2) times as much: 200 at the most for the median. The two solutions leave 0.02 to 0.12; an average over 200 steps 0.45 to 0.62.
-    timeline: the same on a grid of 32 tokens, so that a finding names the marks. A step of 3 marks (96 tokens) leaves 0.45.
-    acceptance: one hundredth where the engine's figures are right; 0.4 when half of the workers count one token a step too many.
-    attempts: 0.1 allows one retry too many or too few in 70 requests; without a bound on retries a 0.1 of persistent faults leaves 0.18.
+    abort: with P attempts to abort, the error is sqrt((missed + false) / P). Up to 0.1, missed and false together are at most 1 % of P:
+    recall is at least 99 % and, as false / (P - missed + false) <= 0.01, so is precision. P is 500 and more.
+    wasted: output tokens up to each abort, against those at which it was due: 221 in the root mean square in garbled-kv, 361 in loops. Up to
+    0.35, aborts are 77 and 126 tokens off in the root mean square at most, early or late; half of them less than sqrt(2) times that. The
+    solutions leave 0.02 to 0.12, an average over 200 steps 0.47 and more, a monitor that sees 48 steps ahead 0.5 in loops.
+    timeline: the same on a grid of 8 tokens, for the sake of findings, which name request, attempts and 128 output tokens. 0.17 and 0.56.
+    acceptance: 0.004 to 0.06 by when aborts happen; 0.5 when half of the workers count one token a step too many.
+    attempts: 0.1 is one attempt too many or too few in 40 requests; with no bound on retries a fifth of persistent faults leaves 0.18.
     """
     request = ["request", "attempt"]
     loose = {"ratio": 1e7, "peak": 1e3}
@@ -79,14 +98,13 @@ def _choose(rng: np.random.Generator, shares: dict[str, float]) -> str:
 def _twins(case: dict[str, Any], rng: np.random.Generator) -> tuple[Attempt, Attempt]:
     """First attempts of two requests, equal up to a fork."""
     first = healthy(_choose(rng, case["healthy"]), rng)
-    draw = rng.random()
-    if draw < 0.4:
-        return first, healthy(_choose(rng, case["healthy"]), rng)
-    kind = _choose(rng, case["wrong"])
-    if draw < 0.7:
-        return first, wrong(kind, rng, first)
-    stays = wrong(kind, rng, first)
-    return stays, stays.recovering(rng)
+    draw, kind = rng.random(), _choose(rng, case["wrong"])
+    if draw < case["recovering"]:
+        stays = wrong(kind, rng, first, case["late"])
+        return stays, stays.recovering(rng)
+    if draw < case["recovering"] + 0.3:
+        return first, wrong(kind, rng, first, case["late"])
+    return first, healthy(_choose(rng, case["healthy"]), rng)
 
 
 def _requests(case: dict[str, Any], rng: np.random.Generator) -> list[list[Attempt]]:
@@ -94,7 +112,7 @@ def _requests(case: dict[str, Any], rng: np.random.Generator) -> list[list[Attem
     rows: list[list[Attempt]] = []
     for _ in range(case["size"] // 2):
         for first in _twins(case, rng):
-            doomed = first.kind in LAG and rng.random() < case["persistent"] / 0.45
+            doomed = first.kind in LAG and rng.random() < case["persistent"]
             again = [_retry(case, rng, doomed) for _ in range(ATTEMPTS - 1)]
             rows.append([first, *again])
     return rows
@@ -102,7 +120,7 @@ def _requests(case: dict[str, Any], rng: np.random.Generator) -> list[list[Attem
 
 def _retry(case: dict[str, Any], rng: np.random.Generator, doomed: bool) -> Attempt:
     plain = healthy(_choose(rng, case["healthy"]), rng)
-    return wrong(_choose(rng, case["wrong"]), rng, plain) if doomed or rng.random() < 0.1 else plain
+    return wrong(_choose(rng, case["wrong"]), rng, plain, case["late"]) if doomed or rng.random() < 0.1 else plain
 
 
 def inputs(case: dict[str, Any], seed: int) -> Arrays:
@@ -144,7 +162,7 @@ def _compute(x: Arrays) -> Arrays:
     due = np.array([[_due(attempt) for attempt in row] for row in hidden])
     extra = np.array([[attempt.miscounted for attempt in row] for row in hidden])
     emitted, steps = x["output_tokens"].astype(np.int64), x["verify_steps"].astype(np.int64)
-    requests, attempts, most = emitted.shape
+    _, attempts, most = emitted.shape
     at = np.arange(most)
     reached = (emitted >= due[..., None]) & (due[..., None] > 0) & (at < steps[..., None])
     abort = reached.any(axis=-1)

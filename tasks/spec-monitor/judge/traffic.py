@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-
 from models import MODE
 
 SEGMENTS = 6
@@ -101,9 +100,8 @@ def _undrafted(rng: np.random.Generator) -> tuple[list[tuple[int, str]], int]:
     return [*opening, (start, "undrafted"), (end, "usual")], end + _between(rng, 64, 300)
 
 
-def wrong(kind: str, rng: np.random.Generator, before: Attempt) -> Attempt:
-    """An attempt that goes wrong: from its first token on, or after as much of a healthy one as there is."""
-    at_once = rng.random() < (0.5 if kind == "garbled" else 0.25)
-    onset = 0 if at_once else min(_between(rng, 64, 320), before.length - 1)
+def wrong(kind: str, rng: np.random.Generator, before: Attempt, late: float) -> Attempt:
+    """An attempt that goes wrong: from its first token on or, with probability ``late``, after as much of a healthy one as there is."""
+    onset = min(_between(rng, 64, 320), before.length - 1) if rng.random() < late else 0
     kept = [(start, mode) for start, mode in before.segments if start < onset]
     return Attempt(kind, [*kept, (onset, kind)], onset + _between(rng, *_WRONG_MORE[kind]), onset)

@@ -7,9 +7,9 @@ from serving.engine import Engine
 from serving.request_table import RequestTable
 from serving.trace import Trace
 
-BLOCK = 32
+BLOCK = 8
 """Output tokens between two marks of the timeline."""
-MARKS = 28
+MARKS = 112
 """Marks of the timeline: 896 output tokens, more than any attempt has."""
 
 
@@ -26,7 +26,7 @@ def replay(
     Returns, of attempts that were made (0 for the others), int32:
       abort [R, A]       1 when the monitor aborted it
       wasted [R, A]      output tokens when it was aborted
-      timeline [R, A, M] 1 from the first multiple of 32 output tokens on at which it had been aborted
+      timeline [R, A, M] 1 from the first multiple of 8 output tokens on at which it had been aborted
       acceptance [R, A]  accepted draft tokens per thousand draft tokens
       attempts [R]       attempts made
     """
