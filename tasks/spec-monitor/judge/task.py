@@ -5,8 +5,9 @@ The entry is given what workers report, and no label: labels stay in ``_HIDDEN``
 truth of a draw are made by the same process, so ``truth`` finds them there.
 
 Requests come in twins: first attempts that are equal, step by step, up to a fork that lies where one of them goes wrong, or where one of
-two that went wrong recovers, well after it should have been aborted. What an honest monitor says before the fork is the same for both.
-One that looks ahead, at the end or at the next few hundred tokens, sees the future of half of them and is misled.
+two that went wrong recovers, well after it should have been aborted. What a monitor says before the fork must be the same for both.
+One that decides by the end of a record misses those that recover, and aborts those with a closing that both models know; one that looks a
+little ahead aborts earlier than anybody can know, which ``wasted`` and ``acceptance`` show.
 """
 
 from typing import Any
@@ -73,8 +74,8 @@ def bounds(case: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
     abort: with P attempts to abort, the error is sqrt((missed + false) / P). Up to 0.1, missed and false together are at most 1 % of P:
     recall is at least 99 % and, as false / (P - missed + false) <= 0.01, so is precision. P is 500 and more.
-    wasted: output tokens up to each abort, against those at which it was due: 221 in the root mean square in garbled-kv, 361 in loops. Up to
-    0.35, aborts are 77 and 126 tokens off in the root mean square at most, early or late; half of them less than sqrt(2) times that. The
+    wasted: output tokens up to each abort, against those at which it was due: 221 in the root mean square in garbled-kv, 361 in loops. Up
+    to 0.35, aborts are 77 and 126 tokens off in the root mean square at most, early or late; half of them less than sqrt(2) times that. The
     solutions leave 0.02 to 0.12, an average over 200 steps 0.47 and more, a monitor that sees 48 steps ahead 0.5 in loops.
     timeline: the same on a grid of 8 tokens, for the sake of findings, which name request, attempts and 128 output tokens. 0.17 and 0.56.
     acceptance: 0.004 to 0.06 by when aborts happen; 0.5 when half of the workers count one token a step too many.
