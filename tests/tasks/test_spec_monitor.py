@@ -61,10 +61,9 @@ def test_the_shipped_audit_is_green_and_of_this_version(home: Path) -> None:
 
 
 @pytest.mark.parametrize("draw", range(3))
-def test_the_findings_name_the_side_that_base_does_not_see(draw: int) -> None:
-    """Whatever is drawn: loops are worst, none of them is aborted, and findings name requests, attempts and output tokens."""
-    with Collector(load(str(FOLDER)), bytes([draw]) * 32) as collector:
-        seen = observe(collector, read_folder(collector.task.workspace), ["garbled-kv", "loops"])
+def test_the_findings_name_the_side_that_base_does_not_see(collector: Collector, draw: int) -> None:
+    """Whatever is drawn, anew each time: loops are worst, hardly one is aborted, and findings name requests, attempts and output tokens."""
+    seen = observe(collector, read_folder(collector.task.workspace), ["garbled-kv", "loops"])
     errors = {metric.name: metric.value for metric in seen.metrics}
     assert seen.status == "fail"
     assert errors["error.abort@loops"] > 0.95
@@ -82,7 +81,8 @@ def test_the_sparse_metric_is_one_number_that_names_neither_side(collector: Coll
     seen = observe(collector, read_folder(collector.task.workspace), ["one-day"])
     status, metric = seen.for_model(collector.task.spec.sparse_metric).splitlines()
     assert status == "accuracy: fail (incorrect)"
-    assert metric.startswith("error.abort@one-day = 0.8")
+    assert metric.startswith("error.abort@one-day = ")
+    assert 0.75 < float(metric.split()[2]) < 1.0
 
 
 @pytest.mark.parametrize("patch", ["solutions/windows", "solutions/sequential-tests"])
