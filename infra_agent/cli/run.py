@@ -1,6 +1,7 @@
 """``infra-agent run`` and ``infra-agent resume``."""
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from infra_agent.models.price import Price
     from infra_agent.session.budget import Limits
 
+_DRIVER = re.compile(r"person|model:[\w.:/-]{1,80}")
 _SPARSE_HINT = " (the playbook's rules read findings, which a sparse run does not show)"
 ModelName = Annotated[str, typer.Option(help="playbook | openai:NAME | litellm:PROVIDER/NAME | manual:DIR")]
 BaseUrl = Annotated[str | None, typer.Option(help="server for openai: and litellm: models")]
@@ -36,13 +38,16 @@ def run(
     feedback: Annotated[str, typer.Option(help="dense | sparse: sparse shows the model one metric and no findings")] = "dense",
     max_steps: Annotated[int | None, typer.Option(min=1, help="model calls; default: the task's")] = None,
     budget_usd: Annotated[float | None, typer.Option(min=0, help="stop when replies of known price cost this much")] = None,
+    driver: Annotated[str, typer.Option(help="who writes the replies of manual:, for the record: person | model:NAME")] = "",
     sandbox: Sandbox = "auto",
     as_json: Json = False,
 ) -> None:
     """Run the agent on a task until its proposal is judged. Exit 0 when the proposal passed the gate. Ctrl-C parks it."""
     if feedback not in ("dense", "sparse"):
         raise UsageError(f"--feedback {feedback}: allowed are dense and sparse")
-    asked = Asked(model, base_url, price, feedback == "sparse", max_steps, budget_usd, sandbox)
+    if driver and not (model.startswith("manual:") and _DRIVER.fullmatch(driver)):
+        raise UsageError(f"--driver {driver}: person or model:NAME, and only with --model manual:DIR; of other models it is known")
+    asked = Asked(model, base_url, price, feedback == "sparse", max_steps, budget_usd, sandbox, driver)
     if task == "all":
         from infra_agent.cli.run_all import run_all
 
@@ -62,6 +67,8 @@ class Asked:
     max_steps: int | None
     budget_usd: float | None
     sandbox: str
+    driver: str
+    """Of a manual model; empty where it is known or nobody says."""
 
 
 def run_one(task: str, asked: Asked) -> "tuple[str, Outcome]":
@@ -80,7 +87,7 @@ def run_one(task: str, asked: Asked) -> "tuple[str, Outcome]":
         limits = Limits(steps, loaded.spec.wall_s, asked.budget_usd)
         known = _price(asked.price, chosen, asked.model, limits)
         options = session.Options(asked.sparse, limits, home(), asked.sandbox, known, stop, asked.model, asked.base_url or "")
-        return session.run(loaded, chosen, session.driver_of(chosen.name), options, told)
+        return session.run(loaded, chosen, asked.driver or session.driver_of(chosen.name), options, told)
 
 
 def resume(
@@ -155,7 +162,9 @@ def _go_on(folder: "Path", given: _With, as_json: bool, dropped: int) -> None:
         chosen = choose.model(named, server, goes_on=True, stop=stop)
         known = _price(given.price, chosen, named, limits)
         options = session.Options(header.feedback == "sparse", limits, home(), given.sandbox, known, stop, named, server or "")
-        outcome = session.resume(load(given.task or header.task), folder, chosen, session.driver_of(chosen.name), options, told, dropped)
+        same = chosen.name == "manual" and header.model.startswith("manual:")
+        driver = header.driver if same else session.driver_of(chosen.name)
+        outcome = session.resume(load(given.task or header.task), folder, chosen, driver, options, told, dropped)
     _finish(folder.name, outcome, as_json, "")
 
 

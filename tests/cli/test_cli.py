@@ -59,6 +59,20 @@ def test_openai_and_manual_end_in_the_same_accepted_patch(cli: Cli, task: Task, 
     assert patches[0] == patches[1] and "cumsum(product, 0)" in patches[0]
 
 
+def test_who_wrote_the_replies_stands_in_the_header(cli: Cli, task: Task, tmp_path: Path) -> None:
+    write_replies(tmp_path / "folder", SCRIPT[:1])
+    model = ("--model", f"manual:{tmp_path / 'folder'}", "--max-steps", "1")
+    one_line(cli("run", str(task.folder), "--driver", "model:x"), 2, "only with --model manual:DIR")
+    one_line(cli("run", str(task.folder), *model, "--driver", "somebody"), 2, "person or model:NAME")
+    assert cli("run", str(task.folder), *model, "--driver", "model:some-one").returncode == 4
+    write_replies(tmp_path / "more", SCRIPT[1:2])
+    (session,) = (row["session"] for row in json.loads(cli("sessions", "--json").stdout))
+    again = cli("resume", session, "--model", f"manual:{tmp_path / 'more'}", "--add-budget", "steps=1", "--task", str(task.folder))
+    assert again.returncode == 4, again.stderr
+    drivers = [event["driver"] for event in json.loads(cli("show", session, "--json").stdout) if "driver" in event]
+    assert drivers == ["model:some-one"] * len(drivers) and drivers
+
+
 def test_run_review_approve_merge_replay(cli: Cli, task: Task, tmp_path: Path) -> None:
     write_replies(tmp_path / "folder", SCRIPT)
     done = cli("run", str(task.folder), "--model", f"manual:{tmp_path / 'folder'}")
