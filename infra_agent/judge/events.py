@@ -332,15 +332,19 @@ def assess(record: EventsRecord) -> tuple[Status, str | None, tuple[Finding, ...
         return "fail", kind, (Finding(kind=kind, where=where, magnitude=1e12, message=message),)
     if not record.log:
         return "not_run", None, ()
-    findings = tuple(_finding(violation) for violation in violations(record.log))
+    places: dict[tuple[str, str, str], list[Violation]] = {}
+    for v in violations(record.log):
+        places.setdefault((v.kind, v.first.place, v.second.place if v.second else ""), []).append(v)
+    findings = tuple(_finding(found[0], [v.first.object for v in found[1:]]) for found in places.values())
     if record.ending:
         at = EventPairWhere(first=str(record.log[-1]), second="the end")
         findings += (Finding(kind="failed", where=at, magnitude=0.5, message=f"under this schedule it raises {record.ending}"),)
     return ("fail", findings[0].kind, findings) if findings else ("pass", None, ())
 
 
-def _finding(found: Violation) -> Finding:
+def _finding(found: Violation, others: list[str]) -> Finding:  # others: objects of which the same is true at the same places
     where = EventPairWhere(first=str(found.first), second=str(found.second or f"{found.first.who} goes on"))
     steps = "; ".join(f"{event.time:.6g} {event}" for event in found.schedule)
     rank = {"deadlock": 3.0, "race": 2.0, "use_after_free": 2.5, "stale_use": 2.5}.get(found.kind, 1.0)
-    return Finding(kind=found.kind, where=where, magnitude=rank, message=f"{found.missing}. Schedule: {steps}"[:1500])
+    also = f"; the same of {', '.join(others[:3])}" + (f" and {len(others) - 3} more" if len(others) > 3 else "") if others else ""
+    return Finding(kind=found.kind, where=where, magnitude=rank, message=f"{found.missing}{also}. Schedule: {steps}"[:1500])

@@ -179,7 +179,7 @@ def _region(bad: np.ndarray, weight: np.ndarray, limit: float) -> Region | None:
         return None
     narrowed = tuple(span for span in spans if span is not None and (span.stop - span.start < span.length or span.step > 1))
     if not narrowed:
-        return _border(bad, weight, limit) if bad.ndim >= 2 else None
+        return _border(bad, weight, limit)
     inside = np.zeros(bad.shape, bool)
     inside[tuple(slice(s.start, s.stop, s.step) for s in spans if s is not None)] = True
     return Region(spans=narrowed, share=float(inside.mean())) if _exact(bad, weight, inside, limit) else _border(bad, weight, limit)
@@ -219,7 +219,7 @@ def _exact(bad: np.ndarray, weight: np.ndarray, inside: np.ndarray, limit: float
 
 def _border(bad: np.ndarray, weight: np.ndarray, limit: float) -> Region | None:
     """The edges of the last two axes that are wrong, at one width; None when the error lies elsewhere too."""
-    for width in range(1, _WIDEST_BORDER + 1):
+    for width in range(1, _WIDEST_BORDER + 1) if bad.ndim >= 2 else ():
         rows, columns = bad.shape[-2:]
         if min(rows, columns) <= 2 * width + 1:
             return None

@@ -151,3 +151,14 @@ def test_torchs_own_sanitizer_agrees_on_streams(seed: int) -> None:
     assert (True in ours) == (True in theirs)
     assert True not in ours or ours.index(True) == theirs.index(True), "the first race is the same"
     assert all(mine for mine, other in zip(ours, theirs, strict=True) if other), "torch asks about the latest reads only"
+
+
+def test_what_is_true_of_many_objects_at_the_same_places_is_one_finding() -> None:
+    log = tuple(
+        Event(float(n), who, op, f"page[{page}]", 0, place)
+        for n, (page, who, op, place) in enumerate(
+            (page, who, op, place) for page in range(6) for who, op, place in (("copy", "write", "a.py:1"), ("read", "read", "b.py:2"))
+        )
+    )
+    (found,) = assess(EventsRecord(case="s", tree="t", ended="ok", seeds=(1,), log=log))[2]
+    assert "the same of page[1], page[2], page[3] and 2 more" in found.message

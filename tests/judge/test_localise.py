@@ -243,3 +243,10 @@ def test_a_real_cage_shrinks_a_case(tmp_path: Path) -> None:
     assert f"rows={shrunk.case['rows']}" in smallest.message and f"rows={shrunk.case['rows']}" in observation.headline
     about = Context("accuracy", "tensors", "in-process", "cpu", "none", ())
     assert observe(records, task.spec, about).findings == observation.findings
+
+
+def test_a_stage_with_one_axis_has_no_border() -> None:
+    """Every third element wrong is neither a run nor a step; there are no rows whose edges could be looked at."""
+    bad = np.zeros(30)
+    bad[[0, 1, 7, 20, 21]] = 1.0
+    assert localise._border(bad, np.ones(30), 1e-6) is None
