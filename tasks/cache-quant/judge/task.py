@@ -23,13 +23,13 @@ SELECTED, HANDOVERS, MOVES = 32, 16, 6
 
 _PUBLIC: list[dict[str, Any]] = [
     {"name": "short", "size": 128, "when": "always"},
-    {"name": "outliers", "size": 256, "outlier": 24.0, "outliers": 4, "when": "always"},
+    {"name": "outliers", "size": 256, "outlier": 32.0, "outliers": 4, "when": "always"},
     {"name": "long", "size": 1024, "when": "always"},
-    {"name": "long-outliers", "size": 640, "outlier": 20.0, "outliers": 3, "when": "gate"},
+    {"name": "long-outliers", "size": 640, "outlier": 24.0, "outliers": 4, "when": "gate"},
 ]
 _HELD_OUT: list[dict[str, Any]] = [
     {"name": "longest", "size": 1536, "half_life": 1000.0, "when": "gate"},
-    {"name": "other-outliers", "size": 384, "outlier": 16.0, "outliers": 6, "when": "gate"},
+    {"name": "other-outliers", "size": 384, "outlier": 20.0, "outliers": 7, "when": "gate"},
     {"name": "loud", "size": 320, "loud": 24.0, "when": "gate"},
     {"name": "odd-length", "size": 459, "half_life": 400.0, "when": "gate"},
 ]
@@ -38,18 +38,19 @@ _HELD_OUT: list[dict[str, Any]] = [
 def cases(split: str) -> list[dict[str, Any]]:
     """Cases of ``public`` or ``held_out``: name, size (steps), when (always | gate), and how to draw inputs."""
     table = {"public": _PUBLIC, "held_out": _HELD_OUT}[split]
-    return [{"half_life": 800.0, "outlier": 1.0, "outliers": 2, "loud": 1.0, **case} for case in table]
+    return [{"half_life": 800.0, "outlier": 1.0, "outliers": 0, "loud": 1.0, **case} for case in table]
 
 
 def bounds(case: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Per stage: ``error``, relative Frobenius against truth; ``ratio`` is no limit here, for the float32 reference stores nothing shorter.
+    """Per stage: ``error``, relative Frobenius against truth. ``ratio`` is no limit here: the float32 reference stores nothing shorter.
 
-    What a class written once loses does not depend on the length: int8 5.5e-3, fp8 2.4e-2; with a scale over 32 elements, four channels
-    24 times as large as the rest leave 4.6e-2 of the keys in int8, over 16 elements 3.5e-2. The state in int8, rewritten 1024 times: to
-    nearest 1.6e-1 and growing, stochastic 5.2e-2 (7.1e-2 at most in the held-out cases), with feedback 9e-3; the output 3.6e-1, 3.5e-2, 7e-3.
+    What a class that is written once loses does not depend on the length: 6e-3 in int8, 2.5e-2 in fp8. Beside four channels 32 times as
+    large as the rest, the keys and values lose 6e-2 in int8 with a scale for 32 elements and 4.6e-2 with one for 16. The state in
+    int8, written 1024 times, is off by 1.2e-1 to 1.6e-1 to nearest, and growing; stochastic by 5.2e-2, and by 7e-2 in the worst held-out
+    case; with feedback by 7e-3. The output then: 1.6e-1 to 3.6e-1; 3.5e-2; 7e-3.
     """
     free = 1e9
-    short = {"error": 0.04, "ratio": free}
+    short = {"error": 0.03, "ratio": free}
     floor = _floor(case["size"])
     most = float(np.linalg.norm(_allowed(floor) - floor.sum(1)) / np.linalg.norm(floor.sum(1)))
     return {
@@ -58,9 +59,9 @@ def bounds(case: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "conv": {**short, "axes": ["handover", "layer", "input", "channel"]},
         "ssm": {"error": 0.085, "ratio": free, "axes": ["handover", "layer", "head", "row", "column"]},
         "out": {"error": 0.05, "ratio": free, "axes": ["step", "channel"]},
-        "bytes": {"error": most, "ratio": free, "axes": ["handover"]},
+        "bytes": {"error": most, "ratio": free, "axes": ["handover", "image"]},
         "bytes_by_class": {"error": 3.5, "ratio": free, "axes": ["handover", "class"]},
-        "resumed": {"error": 1e-9, "ratio": 1.0, "axes": ["slice"]},
+        "resumed": {"error": 1e-9, "ratio": 1.0, "axes": ["slice", "request"]},
     }
 
 
@@ -69,8 +70,10 @@ def inputs(case: dict[str, Any], seed: int) -> Arrays:
     rng = np.random.default_rng(seed)
     length = case["size"]
     keys = rng.standard_normal((length, DIM))
-    large = np.ones(DIM)
-    large[rng.permutation(DIM)[: case["outliers"]]] = case["outlier"]
+    sizes = rng.uniform(0.7, 1.4, (2, DIM))
+    if case["outliers"]:
+        sizes[0, rng.permutation(DIM)[: case["outliers"]]] = case["outlier"]
+    spread = rng.uniform(0.7, 1.4, INDEX)
     towards = rng.integers(0, np.arange(1, length + 1))
     query = 2.5 * keys[towards] + 0.7 * rng.standard_normal((length, DIM))
     look = np.linalg.qr(rng.standard_normal((DIM, DIM)))[0][:, :INDEX] * np.sqrt(DIM / INDEX)
@@ -83,10 +86,10 @@ def inputs(case: dict[str, Any], seed: int) -> Arrays:
         "xbc": xbc * loud[:, None, None],
         "decay": np.exp2(-1.0 / half_life),
         "taps": rng.uniform(0.2, 0.8, (LAYERS, WIDTH, CHANNELS)),
-        "kv": np.stack([keys * large, rng.standard_normal((length, DIM))], 1),
-        "q": queries / large,
-        "index_k": keys @ look * loud[:, None],
-        "index_q": query @ look,
+        "kv": np.stack([keys, rng.standard_normal((length, DIM))], 1) * sizes,
+        "q": queries / sizes[0],
+        "index_k": keys @ look * spread * loud[:, None],
+        "index_q": query @ look / spread,
     }
     drawn = {name: value.astype(np.float32) for name, value in floats.items()}
     return {**drawn, "request": np.array([rng.integers(2**31), *moves], np.int64)}
@@ -153,13 +156,13 @@ def _compute(x: Arrays) -> Arrays:
     _, *moves = (int(step) for step in x["request"])
     return {
         "kv": x["kv"] / np.sqrt(np.square(x["kv"]).mean(0)),
-        "index": x["index_k"],
+        "index": x["index_k"] / np.sqrt(np.square(x["index_k"]).mean(0)),
         "conv": conv,
         "ssm": ssm,
         "out": _attention(x) + mixed,
-        "bytes": floor.sum(1),
+        "bytes": floor.sum(1, keepdims=True),
         "bytes_by_class": floor,
-        "resumed": np.array([*moves, length]) * HEADS * ROWS,
+        "resumed": np.array([*moves, length])[:, None] * HEADS * ROWS,
     }
 
 

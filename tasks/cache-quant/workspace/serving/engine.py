@@ -24,14 +24,13 @@ def decode(request: torch.Tensor, **given: torch.Tensor) -> dict[str, torch.Tens
     with Pool() as pool:
         out, held, weights = _decode(pool, steps, number, even)
         again, _, _ = _decode(pool, steps, number, moves)
-    size = np.sqrt(np.square(steps["kv"]).mean(0))
     stages = {
-        "kv": held[-1]["kv"] / size,
-        "index": held[-1]["index"],
+        "kv": held[-1]["kv"] / _sizes(steps["kv"]),
+        "index": held[-1]["index"] / _sizes(steps["index_k"]),
         "conv": np.stack([h["conv"] for h in held]),
         "ssm": np.stack([h["ssm"] for h in held]),
         "out": out,
-        "bytes": weights.sum(1),
+        "bytes": weights.sum(1, keepdims=True),
         "bytes_by_class": weights,
         "resumed": _agreeing(out, again, moves),
     }
@@ -55,7 +54,13 @@ def _between(steps: Arrays, start: int, stop: int) -> Arrays:
     return {name: value if name == "taps" else value[start:stop] for name, value in steps.items()}
 
 
+def _sizes(values: np.ndarray) -> np.ndarray:
+    """Root mean square of each channel: a large one must not hide the others."""
+    sizes: np.ndarray = np.sqrt(np.square(values).mean(0))
+    return sizes
+
+
 def _agreeing(out: np.ndarray, again: np.ndarray, moves: list[int]) -> np.ndarray:
-    """How many outputs the second run gave bit for bit as the first, up to the end of each of its slices."""
+    """[slices, 1]: how many outputs the second run gave bit for bit as the first, up to the end of each of its slices."""
     same = (out.view(np.int32) == again.view(np.int32)).sum(1)
-    return np.add.reduceat(same, [0, *moves]).cumsum().astype(np.int64)
+    return np.add.reduceat(same, [0, *moves]).cumsum().astype(np.int64)[:, None]
