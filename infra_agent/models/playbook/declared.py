@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 Value = str | int | float | bool
@@ -41,12 +42,13 @@ class Knob:
         return "\n".join([*before, row]), "\n".join([*before, new])
 
 
-def knobs(path: str, text: str) -> list[Knob]:
+@lru_cache(256)
+def knobs(path: str, text: str) -> tuple[Knob, ...]:
     """Every knob that a file declares, in its order; none where it cannot be read."""
     try:
-        return list(_of_toml(path, text) if path.endswith(".toml") else _of_python(path, text))
+        return tuple(_of_toml(path, text) if path.endswith(".toml") else _of_python(path, text))
     except (ValueError, SyntaxError, RecursionError):
-        return []
+        return ()
 
 
 def _written(value: Value, path: str) -> str:
