@@ -74,8 +74,10 @@ def test_only_what_the_brief_allows_is_edited() -> None:
 class Bench:
     """A workspace of text files, and figures that are a function of its knobs; answers as the real tools do."""
 
-    def __init__(self, files: dict[str, str], figures: Callable[[Settings], dict[str, tuple[float, float]]]) -> None:
+    def __init__(self, files: dict[str, str], figures: Callable[[Settings], dict[str, tuple[float, float]]], *more: str) -> None:
+        """``more``: further instruments."""
         self.files, self.figures = dict(files), figures
+        self.tools = [*TOOLS, *(ToolSchema(name, "", {}) for name in more)]
         self.messages = [Message("system", ""), Message("user", BRIEF)]
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.stated = 0
@@ -83,7 +85,7 @@ class Bench:
     def run(self, most: int = 400) -> str:
         """Until the playbook proposes or stops; returns its last words, or ``propose``."""
         for _ in range(most):
-            reply = Playbook().complete(self.messages, TOOLS)
+            reply = Playbook().complete(self.messages, self.tools)
             if not reply.tool_calls:
                 return reply.text
             (call,) = reply.tool_calls
@@ -125,6 +127,16 @@ class Bench:
         return "\n".join(
             [f"accuracy: {status} — said", *(f"{name} = {value:.4g} (target {limit:.3g})" for name, (value, limit) in found.items())]
         )
+
+    def _numerics(self, arguments: dict[str, str]) -> str:
+        return "numerics: pass — no dot"
+
+    def _microbench(self, arguments: dict[str, str]) -> str:
+        """Three of the second knob are twice as fast as one."""
+        ratio = (1 + self.settings["second.size"]) / 2
+        status = "pass" if ratio > 1.5 else "fail (not_faster)"
+        speedup = f"speedup@s = {ratio:.4g} ratio [{ratio - 0.1:.4g}, {ratio + 0.1:.4g}]"
+        return f"microbench: {status} — said\n{speedup}\ncredited@s = {ratio - 0.6:.4g} ratio"
 
     @property
     def settings(self) -> Settings:
@@ -172,6 +184,18 @@ def test_its_tries_are_counted() -> None:
 def test_nothing_is_changed_where_every_limit_holds() -> None:
     bench = Bench({"app/t.toml": TABLE}, lambda at: {"error.a@s": (0.5, 1.0)})
     assert "nothing to change" in bench.run() and not bench.outcomes
+
+
+def test_it_is_asked_when_the_rule_before_it_gives_up_without_an_edit() -> None:
+    bench = Bench({"app/t.toml": TABLE}, lambda at: {"error.a@s": (2.0 / at["first.size"], 1.2)}, "numerics", "static")
+    assert bench.run() == "propose" and bench.settings["first.size"] == 2
+    assert [tool for tool, _ in bench.asked[:4]] == ["accuracy", "numerics", "view", "search"]
+
+
+def test_speed_is_asked_where_there_is_an_instrument_for_it_and_the_answers_are_right() -> None:
+    """A smaller size is faster and wrong; only the other knob may make it so."""
+    bench = Bench({"app/t.toml": TABLE}, lambda at: {"error.a@s": (2.0 if at["first.size"] > 1 else 0.5, 1.0)}, "microbench")
+    assert bench.run() == "propose" and bench.settings == {"first.size": 1, "second.size": 3}
 
 
 def test_it_names_nothing_of_a_task() -> None:

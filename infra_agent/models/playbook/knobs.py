@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from infra_agent.models.playbook.declared import Knob, Value, knobs
-from infra_agent.models.playbook.limits import Look, excess, hold
+from infra_agent.models.playbook.limits import LATER, Look, excess, hold
 from infra_agent.models.playbook.transcript import Call, Given, Step
 
 NEEDS = frozenset({"accuracy", "view", "search", "edit", "hypothesis"})
@@ -26,6 +26,7 @@ _LEAST_GAIN = 0.05
 """A fall of the excess by less is none; nor is one by less than figures of equal code differ, from one draw of contents to another."""
 _CLAIM = re.compile(r"^(?P<path>\S+): (?P<name>\S+) = (?P<value>.+) is nearer to the limits than (?P<old>.+)$")
 Setting = tuple[tuple[str, str, Value], ...]
+Profile = dict[Value, dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,8 @@ def _choose(state: State, given: Given) -> Call | str:
         return _propose(state) if state.confirmed else "every limit holds already; there is nothing to change"
     if len(state.trials) >= _TRIES:
         return f"no rule applies: {_TRIES} changes of single knobs were measured, and some limits still fail"
-    ranked = sorted(_untried(state), key=lambda found: _rank(state, found[0]))
+    profiles = _profiles(state)
+    ranked = sorted(_untried(state), key=lambda found: _rank(state, found[0], found[1], profiles.get((found[0].path, found[0].name), {})))
     if not ranked:
         return "no rule applies any more: from the best setting, every change of a single knob was measured"
     return _state_hypothesis(state, *ranked[0])
@@ -199,16 +201,32 @@ def _untried(state: State) -> Iterator[tuple[Knob, Value]]:
                 yield knob, value
 
 
-def _rank(state: State, knob: Knob) -> tuple[bool, float]:
-    """Smaller is more promising: what was seen to move the limits that fail, and by how much; what is named like them."""
-    failing = {name: over for name, over in state.limits(state.setting).items() if over > 0}
+def _profiles(state: State) -> dict[tuple[str, str], Profile]:
+    """What each measured value of each knob did to every limit, in ln, beside the value that the knob had first."""
+    found: dict[tuple[str, str], Profile] = {}
+    for trial, then, now in state.trials:
+        profile = found.setdefault((trial.path, trial.name), {trial.old: {}})
+        before, after, start = state.limits(then), state.limits(now), profile.get(trial.old, {})
+        profile[trial.value] = {name: start.get(name, 0.0) + after[name] - before[name] for name in before if name in after}
+    return found
+
+
+def _rank(state: State, knob: Knob, value: Value, profile: Profile) -> tuple[bool, float]:
+    """Smaller is more promising: a value not measured yet of a knob that moves what fails, or is named like it; last what did not help."""
+    limits = state.limits(state.setting)
+    failing = {name: over for name, over in limits.items() if over > 0}
+    now = profile.get(knob.value, {})
+    if value in profile:
+        then = {name: over + profile[value].get(name, 0.0) - now.get(name, 0.0) for name, over in limits.items()}
+        gain = excess(limits) - excess(then)
+        return gain < _LEAST_GAIN, -gain
     words = set(re.split(r"[\W_]+", knob.name.lower())) - {""}
     related = sum(over for name, over in failing.items() if words & set(re.split(r"[\W_]+", name.lower())))
-    effects = []
-    for trial, then, now in state.trials:
-        if (trial.path, trial.name) == (knob.path, knob.name):
-            before, after = state.limits(then), state.limits(now)
-            effects.append(sum(min(over, abs(after.get(name, over) - before.get(name, over))) for name, over in failing.items()))
+    effects = [
+        sum(min(over, abs(other.get(name, 0.0) - now.get(name, 0.0))) for name, over in failing.items())
+        for seen, other in profile.items()
+        if seen != knob.value
+    ]
     effect = max(effects, default=_LEAST_GAIN)
     return effect < _LEAST_GAIN, -related - effect
 
@@ -245,7 +263,8 @@ def _pursue(state: State, given: Given) -> Call | str:
         return _settle(state, "refuted", edit, "the value could not be set")
     if looking := _measure(state, given, 1):
         return looking
-    now, wanted = excess(state.limits(state.setting)), _wanted(state, state.before)
+    later = {name: over for name, over in state.limits(state.before).items() if name.startswith(LATER)}
+    now, wanted = excess({**later, **state.limits(state.setting)}), _wanted(state, state.before)
     by = next(step for step in reversed(state.since) if step.tool in _JUDGED)
     return _settle(state, "confirmed" if now <= wanted else "refuted", by, f"the sum is {now:.3f}, at most {wanted:.3f} was predicted")
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from infra_agent.models.playbook.transcript import Step
 
+LATER = ("credited@", "microbench.")
+"""How limits begin that are asked only when all others hold: where they are not asked, what was last said of them stands."""
 _TINY, _MOST = 1e-30, math.log(1e6)
 _GROWTH = re.compile(r"error of (?P<stage>\S+) may grow at most (?P<most>\S+) times from case (?P<start>\S+) to case (?P<to>[^\s;,]+)")
 _OVER = re.compile(r"^(?P<case>[^:\n]+): stage (?P<stage>\w+).*: relative error (?P<value>\S+), limit (?P<limit>\S+)", re.MULTILINE)
@@ -28,8 +30,9 @@ class Look:
         for name, (value, target) in step.metrics.items():
             if name.startswith("error.") and target is not None:
                 found[name] = (value, target)
-            elif name.startswith("credited@") and step.status == "fail":
-                found[name] = (1.0 / max(value, _TINY), 1.0)
+            elif name.startswith("credited@"):
+                slower = 1.0 / max(value, _TINY)
+                found[name] = (slower if step.status == "fail" else min(slower, 1.0), 1.0)
         for match in _OVER.finditer(step.text):  # the list of metrics may be cut short; what fails is listed as well
             found.setdefault(f"error.{match['stage']}@{match['case']}", (float(match["value"]), float(match["limit"])))
         for match in _PEAK.finditer(step.text):
