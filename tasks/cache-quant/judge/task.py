@@ -45,9 +45,9 @@ def bounds(case: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Per stage: ``error``, relative Frobenius against truth. ``ratio`` is no limit here: the float32 reference stores nothing shorter.
 
     What a class that is written once loses does not depend on the length: 6e-3 in int8, 2.5e-2 in fp8. Beside four channels 32 times as
-    large as the rest, the keys and values lose 6e-2 in int8 with a scale for 32 elements and 4.6e-2 with one for 16. The state in
-    int8, written 1024 times, is off by 1.2e-1 to 1.6e-1 to nearest, and growing; stochastic by 5.2e-2, and by 7e-2 in the worst held-out
-    case; with feedback by 7e-3. The output then: 1.6e-1 to 3.6e-1; 3.5e-2; 7e-3.
+    large as the rest, the keys and values lose 6e-2 in int8 with a scale for 32 elements and 4.6e-2 with one for 16. The state in int8,
+    written 1024 times, is off by 1.2e-1 to 1.6e-1 to nearest, and growing; stochastic by 6e-2, and by 7e-2 in the worst held-out case;
+    with feedback by 7e-3. The output then, which moves more from draw to draw: 1.6e-1 to 3.6e-1; 1.9e-2 to 4.1e-2; 5e-3.
     """
     free = 1e9
     short = {"error": 0.03, "ratio": free}
@@ -57,8 +57,8 @@ def bounds(case: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "kv": {**short, "axes": ["token", "key or value", "channel"]},
         "index": {**short, "axes": ["token", "channel"]},
         "conv": {**short, "axes": ["handover", "layer", "input", "channel"]},
-        "ssm": {"error": 0.085, "ratio": free, "axes": ["handover", "layer", "head", "row", "column"]},
-        "out": {"error": 0.05, "ratio": free, "axes": ["step", "channel"]},
+        "ssm": {"error": 0.09, "ratio": free, "axes": ["handover", "layer", "head", "row", "column"]},
+        "out": {"error": 0.07, "ratio": free, "axes": ["step", "channel"]},
         "bytes": {"error": most, "ratio": free, "axes": ["handover", "image"]},
         "bytes_by_class": {"error": 3.5, "ratio": free, "axes": ["handover", "class"]},
         "resumed": {"error": 1e-9, "ratio": 1.0, "axes": ["slice", "request"]},
