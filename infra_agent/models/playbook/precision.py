@@ -11,9 +11,8 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from infra_agent.models.playbook.transcript import Step
+from infra_agent.models.playbook.transcript import Call, Given, Step
 
 NEEDS = frozenset({"accuracy", "numerics", "static"})
 _WORTH_TRYING = 1.3
@@ -23,7 +22,6 @@ _CLEAR = 5.0
 _AS_PREDICTED = 0.5
 """Confirmed when at least this share of the predicted fall, in log, is seen."""
 _WHAT_IF = re.compile(r"(?P<stage>\w+) (?P<before>\d\.\d+e[+-]\d+) -> (?P<after>\d\.\d+e[+-]\d+)")
-Call = tuple[str, dict[str, Any]]
 Place = tuple[str, int]
 
 
@@ -74,7 +72,7 @@ class State:
         return {key: value for key, value in self.errors.items() if value[0] > value[1]}
 
 
-def next_call(history: Sequence[Step]) -> Call | str:
+def next_call(history: Sequence[Step], given: Given) -> Call | str:
     """The next tool call, or the reason to stop."""
     state = _read(history)
     if history and history[-1].tool == "propose":

@@ -13,6 +13,18 @@ _METRIC = re.compile(r"^(?P<name>\S+) = (?P<value>\S+)(?: \S+)??(?: \[[^\]]*\])?
 _LINE_FINDING = re.compile(r"^(?P<path>[^\s:]+):(?P<line>\d+): (?P<kind>[a-z_]+): (?P<message>.*)$", re.MULTILINE)
 
 
+Call = tuple[str, dict[str, Any]]
+"""A tool and its arguments."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What frames a conversation: the first user message, and the tools there are."""
+
+    brief: str
+    offered: frozenset[str]
+
+
 @dataclass(frozen=True)
 class LineFinding:
     """A finding that names a source line."""
