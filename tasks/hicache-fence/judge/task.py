@@ -1,7 +1,7 @@
 """What the judge knows of this task. Imported in a reference cage only; a candidate never sees this file.
 
-Answers are computed here from the host's pages alone, with no stream and no clock. Index keys are small integers and scales powers of two, so
-that the scores, and with them the selection, are exact in any precision: two selections differ only when what was read differs.
+Answers are computed here from the host's pages alone, with no stream and no clock. Index keys are small integers and scales powers of two,
+so that the scores, and with them the selection, are exact in any precision: two selections differ only when what was read differs.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ def cases(split: str) -> list[dict[str, Any]]:
 
 
 def bounds(case: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """answers: float32 leaves 2e-7; one request of 768 that read a layer too early leaves 1e-2 and more, by ``peak`` far beyond doubt.
+    """answers: float32 leaves 2e-7; one request of 768 that read a layer too early leaves 1e-2 and more.
 
     makespan: 0.25 over the ideal is an overlap of 80 %. The ideal is that of a forward pass that never waits. What is right leaves 0.01 to
     0.06, a pass that waits for the last layer first 0.3, one that loads before it computes 0.5.
