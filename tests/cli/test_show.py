@@ -227,8 +227,13 @@ class Terminal:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "infra_agent.cli.main", "show", str(folder), *options],
             stdin=self.inner, stdout=self.inner, stderr=self.inner, env={**environment, "TERM": term, "PYTHONPATH": str(ROOT)},
-            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(self.inner, termios.TIOCSCTTY, 0),
+            start_new_session=True, preexec_fn=self._as_of_a_shell,
         )  # fmt: skip
+
+    def _as_of_a_shell(self) -> None:
+        """The terminal is the program's, and Ctrl-C reaches it even where whoever runs the tests ignores it, as jobs in the background do."""
+        fcntl.ioctl(self.inner, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def until(self, words: str) -> str:
         """What was drawn up to ``words``, since the last time that something was waited for."""
