@@ -231,7 +231,7 @@ class Terminal:
         )  # fmt: skip
 
     def _as_of_a_shell(self) -> None:
-        """The terminal is the program's, and Ctrl-C reaches it even where whoever runs the tests ignores it, as jobs in the background do."""
+        """The terminal is the program's, and Ctrl-C reaches it even where who runs the tests ignores it, as a job in the background does."""
         fcntl.ioctl(self.inner, termios.TIOCSCTTY, 0)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
