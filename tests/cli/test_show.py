@@ -231,7 +231,7 @@ class Terminal:
         )  # fmt: skip
 
     def _as_of_a_shell(self) -> None:
-        """The terminal is the program's, and Ctrl-C reaches it even where who runs the tests ignores it, as a job in the background does."""
+        """The terminal is the program's, and Ctrl-C reaches it even where those who run the tests ignore it, as background jobs do."""
         fcntl.ioctl(self.inner, termios.TIOCSCTTY, 0)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
