@@ -1,6 +1,6 @@
 """Each request is a file, each reply is a file: a person or any program can be the model.
 
-``request-0001.json`` holds ``{"messages", "tools", "digest"}``; the model writes ``reply-0001.json`` with
+``request-0001.json`` holds ``{"messages", "tools"}``; the model writes ``reply-0001.json`` with
 ``{"text": str, "tool_calls": [{"name": str, "arguments": object}]}``. Write it under another name and rename it, so that
 a half-written reply is never read.
 """
