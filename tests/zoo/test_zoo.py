@@ -23,7 +23,15 @@ def test_the_collection_is_as_large_as_it_should_be() -> None:
     ("name", "kind"), [("matmul-pointer-memo", "replayed"), ("matmul-late-thread", "incorrect"), ("matmul-one-call", None)]
 )
 def test_one_of_each(name: str, kind: str | None, tmp_path: Path) -> None:
-    (outcome,) = judge([c for c in candidates() if c.name == name], seeds.new_secret(), tmp_path)
+    """A busy machine decides nothing, and the gate says so: that is asked again, and told loudly where it is all that can be had."""
+    for attempt in range(3):
+        (outcome,) = judge([c for c in candidates() if c.name == name], seeds.new_secret(), tmp_path / str(attempt))
+        timing = next(check for check in outcome.verdict.checks if check.name == "timing")
+        unfit = outcome.verdict.decision == "inconclusive" and "machine unfit" in timing.message
+        if not unfit:
+            break
+    if unfit:
+        pytest.skip(f"NOT RUN: three times {timing.message}")
     assert outcome.as_it_should and (kind is None or outcome.right_kind)
     assert kind is None or any(failed.endswith(f":{kind}") for failed in outcome.failed)
     assert "as it should" in table([outcome])
