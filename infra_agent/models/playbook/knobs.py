@@ -20,6 +20,7 @@ from infra_agent.models.playbook.transcript import Call, Given, Step
 NEEDS = frozenset({"accuracy", "view", "search", "edit", "hypothesis"})
 _JUDGED = ("accuracy", "microbench")
 """Instruments whose figures are the judge's, in the order in which they are asked."""
+_LITERALS = r"\bLiteral\["
 _TRIES = 48
 _FILES = 8
 _LEAST_GAIN = 0.05
@@ -132,7 +133,7 @@ def _read_text(state: State, step: Step) -> None:
         state.files[path] = "\n".join(lines[n] for n in sorted(lines))
     elif step.tool == "view":
         state.listed = step.text.splitlines()[1:]
-    elif step.tool == "search":
+    elif step.tool == "search" and step.arguments["pattern"] == _LITERALS:
         state.literals = list(dict.fromkeys(row.partition(":")[0] for row in step.text.splitlines()[1:]))
     elif step.tool == "edit" and path in state.files:
         state.files[path] = state.files[path].replace(step.arguments["old"], step.arguments["new"], 1)
@@ -159,7 +160,7 @@ def _look_for_knobs(state: State) -> Call | str | None:
     if state.listed is None:
         return "view", {}
     if state.literals is None:
-        return "search", {"pattern": r"\bLiteral\[", "glob": "*.py"}
+        return "search", {"pattern": _LITERALS, "glob": "*.py"}
     unseen = [path for path in state.candidates() if path not in state.files]
     if unseen:
         return "view", {"path": unseen[0], "lines": 2000}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from infra_agent.models.base import Reply, ToolSchema
-from infra_agent.models.playbook import knobs, precision
+from infra_agent.models.playbook import fences, knobs, precision
 from infra_agent.models.playbook.transcript import Call, Given, Step, steps
 from infra_agent.session.context import Message
 from infra_agent.session.events import ToolCall
@@ -22,7 +22,7 @@ class Rule(Protocol):
         ...
 
 
-_RULES: tuple[Rule, ...] = (precision, knobs)
+_RULES: tuple[Rule, ...] = (precision, fences, knobs)
 
 
 class Playbook:
