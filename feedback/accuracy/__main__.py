@@ -37,7 +37,7 @@ def call_emulated(asked: Request) -> dict[str, Any]:
     perturbed = asked.args.get("perturbed")
     watch = hostwork.Watch() if perturbed else None
     if perturbed:
-        {"kernels": launches.perturb_kernels, "products": launches.perturb_products}[perturbed["what"]](perturbed["share"])
+        launches.perturb(perturbed["what"], perturbed["share"])
     launched = launches.watch()
     report = call(asked, watch or nullcontext())
     report["host_work"] = sorted(watch.seen) if watch else []

@@ -116,37 +116,6 @@ def growth(records: Sequence[CompareRecord], limits: Sequence[Growth], platform:
     return Check(name="growth", status="pass", trust=trust, figure=worst, message="error grows slower than the limit")
 
 
-def own_work(kernels: CompareRecord, products: CompareRecord | None = None, base_products: CompareRecord | None = None) -> Check:
-    """With what its kernels write put off, no stage may still be right: what is, was computed elsewhere.
-
-    With what its dots multiply put off, no stage may be right that base then gets wrong: its dots are only for show.
-    """
-    still = _right(kernels)
-    figure = f"{len(kernels.bounds) - len(still)} of {len(kernels.bounds)} stages off with the kernels"
-    known: dict[str, Any] = {"name": "own_work", "trust": "in-process", "figure": figure}
-    failed: dict[str, Any] = {"status": "fail", "kind": "not_own_work"}
-    if kernels.ended != "ok":
-        message = f"on memory that the host cannot read, with perturbed kernels, it ended with {kernels.ended}: {kernels.ending}"
-        return Check.model_validate({**known, **(failed if kernels.ended == "crashed" else {"status": "inconclusive"}), "message": message})
-    if still:
-        message = f"stage {still[0]} is right although every kernel's result was put off: the work is done elsewhere"
-        return Check.model_validate({**known, **failed, "where": TensorWhere(case=kernels.case, stage=still[0]), "message": message})
-    if kernels.host_work:
-        message = f"besides its kernels the entry uses {', '.join(kernels.host_work[:3])}: the work is done elsewhere"
-        return Check.model_validate({**known, **failed, "message": message})
-    if products and base_products:
-        for stage in _right(products):
-            if stage not in _right(base_products):
-                message = f"stage {stage} is right although everything that dots multiply was put off: they do not make it"
-                return Check.model_validate({**known, **failed, "where": TensorWhere(case=products.case, stage=stage), "message": message})
-    message = "no stage is right when the kernels' results or what dots multiply are put off, and no library multiplied"
-    return Check.model_validate({**known, "status": "pass", "message": message})
-
-
-def _right(record: CompareRecord) -> list[str]:
-    return [stage for stage in record.bounds if stage in record.stages and tensors.stage_fault(record, stage) is None]
-
-
 _ENDED = {"early": "tampered", "lost": "tampered", "moving": "contention", "timeout": "timeout"}
 _RAISED = {"OverwrittenError": "incorrect", "HostWorkError": "not_own_work", "RaceError": "nondeterministic"}
 """What the cage raises when it sees it -> kind of failure."""

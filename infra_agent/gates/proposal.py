@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from infra_agent import canonical
 from infra_agent.frozen import Frozen
-from infra_agent.gates import checks, policy, reading
+from infra_agent.gates import checks, own_work, policy, reading
 from infra_agent.judge import builds as builds_kind
 from infra_agent.judge import commands, standing
 from infra_agent.judge.collector import Collector, Perturbed
@@ -61,7 +61,8 @@ class ProposalGate:
         self._least = least or policy.shipped().isolation
         self._on_check = on_check or (lambda check: None)
         self._done: list[Check] = []
-        self._base_products: CompareRecord | None = None
+        self._base_products: tuple[CompareRecord, CompareRecord] | None = None
+        """Base as it is and with its products put off, on the same inputs."""
 
     def base_tree(self) -> Tree:
         """The files that a patch is against."""
@@ -211,11 +212,15 @@ class ProposalGate:
         most = max(bound.error for bound in case.bounds.values())
         kernels, products = Perturbed("kernels", _BEYOND * most), Perturbed("products", _FAR_BEYOND * most)
         if limits and self._base_products is None:
-            self._base_products = self._collector.accuracy(base_tree, case, products)
-        records = {"perturbed.kernels": self._collector.accuracy(tree, case, kernels)}
+            self._base_products = self._collector.accuracy_pair(base_tree, case, products)
+        records = {"kernels": self._collector.accuracy(tree, case, kernels)}
+        if own_work.has_whole_numbers(records["kernels"]):
+            records["integers"] = self._collector.accuracy(tree, case, Perturbed("integers", 1.0))
         if self._base_products is not None:
-            records |= {"perturbed.products": self._collector.accuracy(tree, case, products), "base.products": self._base_products}
-        self._add(checks.own_work(*records.values()), **{name: self._keep(record) for name, record in records.items()})
+            base, base_products = self._base_products
+            records |= {"products": self._collector.accuracy(tree, case, products), "base": base, "base_products": base_products}
+        kept = {own_work.RECORDS[name]: self._keep(record) for name, record in records.items()}
+        self._add(own_work.judge(own_work.Perturbations(**records)), **kept)
 
     def _static(
         self, found: StaticRecord, base: StaticRecord, limits: Static, records: list[CompareRecord], compares: dict[str, str]

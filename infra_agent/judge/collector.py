@@ -19,7 +19,7 @@ from infra_agent.judge import compiled, seeds
 from infra_agent.judge.builds import Builds
 from infra_agent.judge.compiled import Compiled, Pair
 from infra_agent.judge.counts import CountsRecord, Left
-from infra_agent.judge.reference import Case, Reference
+from infra_agent.judge.reference import Case, Drawn, Reference
 from infra_agent.judge.report import ReportRecord
 from infra_agent.judge.static import StaticRecord
 from infra_agent.judge.tensors import CompareRecord, EmulatedDot, Launch, compare
@@ -43,9 +43,9 @@ Kept = dict[str, bytes] | None
 
 
 class Perturbed(NamedTuple):
-    """What is put off under emulation, and by which share: what kernels write, or what dots multiply."""
+    """What is put off under emulation, and by which share: what kernels write (whole numbers apart), or what dots multiply."""
 
-    what: Literal["kernels", "products"]
+    what: Literal["kernels", "integers", "products"]
     share: float
 
 
@@ -172,8 +172,15 @@ class Collector:
 
     def accuracy(self, tree: Tree, case: Case, perturbed: Perturbed | None = None) -> CompareRecord:
         """One call of the entry on fresh contents, compared with truth."""
-        program, packed = instruments.load("accuracy"), self.builds.packed(tree)
+        return self._accuracy(tree, case, self.reference.draw(case, self.seed("inputs", case)), perturbed)
+
+    def accuracy_pair(self, tree: Tree, case: Case, perturbed: Perturbed) -> tuple[CompareRecord, CompareRecord]:
+        """The entry as it is and perturbed, on the same contents."""
         drawn = self.reference.draw(case, self.seed("inputs", case))
+        return self._accuracy(tree, case, drawn, None), self._accuracy(tree, case, drawn, perturbed)
+
+    def _accuracy(self, tree: Tree, case: Case, drawn: Drawn, perturbed: Perturbed | None) -> CompareRecord:
+        program, packed = instruments.load("accuracy"), self.builds.packed(tree)
         args = self.arguments({"perturbed": perturbed._asdict() if perturbed else None})
         with self.cages(program).cage() as cage:
             result = cage.run(program.program, args, {"tree": packed, "inputs": drawn.inputs}, drawn.shapes)

@@ -162,6 +162,15 @@ def values(handle: Any) -> Array:
     return widen_bf16(handle.data) if is_bf16(handle) else handle.data
 
 
+def _widened(handle: Any) -> Array:
+    """What a handle holds, as numbers: fp8 as float16, other types as they are."""
+    kind = handle.dtype.scalar
+    if kind.primitive_bitwidth != 8 or not kind.is_floating():
+        return values(handle)
+    wide: Array = stock._convert_float(handle.data, handle.dtype, tl.float16, None).view(np.float16)
+    return wide
+
+
 def _handle(data: Array, scalar: Any) -> Any:
     """A handle of type ``scalar``; floating results are rounded to bf16 where that is the type."""
     if scalar.name == "bf16" and data.dtype.kind == "f":
@@ -184,10 +193,8 @@ def dot(builder: Any, a: Any, b: Any, d: Any, input_precision: Any, imprecise: A
         value = multiply(a.data, b.data, precision) + d.data
     elif "bf16" in operands:
         value = _product(values(a), values(b)) + values(d)
-    elif operands == ("fp16", "fp16"):
-        value = _product(a.data.astype(d.data.dtype), b.data.astype(d.data.dtype)) + d.data
-    else:
-        return _stock_dot(builder, a, b, d, input_precision, imprecise)
+    else:  # fp16, fp8 and whole numbers: every product is exact in the type of the sum
+        value = _product(_widened(a).astype(d.data.dtype), _widened(b).astype(d.data.dtype)) + d.data
     return _handle(value.astype(d.data.dtype, copy=False) if d.data.dtype.kind == "f" else value, d.dtype.scalar)
 
 
@@ -278,7 +285,6 @@ def numpy_type(triton_type: Any) -> np.dtype[Any]:
 
 _numpy_types: dict[str, np.dtype[Any]] = {}
 _stock_numpy_type = stock._get_np_dtype
-_stock_dot = stock.InterpreterBuilder.create_dot
 _stock_cast = stock.InterpreterBuilder.cast_impl
 _stock_cast_with_rounding = stock.InterpreterBuilder.create_fp_to_fp
 _stock_binary = stock.InterpreterBuilder.binary_op

@@ -27,28 +27,48 @@ def reverse() -> None:
     stock.InterpreterBuilder.set_grid_idx = backwards
 
 
-def perturb_products(share: float) -> None:
-    """Put what every dot multiplies off by ``share``: a result that is still right is not made of the dots."""
+def perturb(what: str, share: float) -> None:
+    """Put off by ``share`` what ``kernels`` write or what dots multiply (``products``), or let ``integers`` of kernels change places.
+
+    A result that is still right was made elsewhere.
+    """
+    if what == "products":
+        _perturb_products(share)
+    else:
+        _perturb_written(what == "kernels", share)
+
+
+def _perturb_products(share: float) -> None:
     product = interpreter._product
 
     def spoiled(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return product(a * (1 + share * _signs(a.shape)).astype(a.dtype), b) if a.dtype.kind == "f" else product(a, b)
+        return product(a * (1 + share * _signs(a.shape)).astype(a.dtype) if a.dtype.kind == "f" else np.roll(a, 1, -1), b)
 
     interpreter._product = spoiled
 
 
-def perturb_kernels(share: float) -> None:
-    """Put every floating-point number that a launch wrote off by ``share``: a result that is still right was computed elsewhere."""
+def _perturb_written(floats: bool, share: float) -> None:
     launch = stock.InterpretedFunction.run
 
     def launch_and_spoil(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor) and value.is_floating_point()]
+        given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor) and value.is_floating_point() == floats]
         before = [value.clone() for value in given]
         launch(self, *args, **kwargs)
         for value, then in zip(given, before, strict=True):
-            value.copy_(torch.where(value == then, value, value * (1 + share * torch.from_numpy(_signs(value.shape)))))
+            if floats:
+                value.copy_(torch.where(value == then, value, value * (1 + share * torch.from_numpy(_signs(value.shape)))))
+            else:
+                written = value != then
+                value[written] = _moved(value[written])
 
     stock.InterpretedFunction.run = launch_and_spoil
+
+
+def _moved(values: torch.Tensor) -> torch.Tensor:
+    """Whole numbers in each other's places: what serves as an index stays one. Where all are alike, one step nearer to 0."""
+    if (values != values[:1]).any():
+        return values.roll(1)
+    return ~values if values.dtype == torch.bool else values - values.sign()
 
 
 @dataclass

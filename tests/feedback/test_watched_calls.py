@@ -125,6 +125,41 @@ def test_what_is_put_off_tells_a_dot_that_counts_from_one_for_show(cage: Cage, w
     assert right or 2e-4 < error < 5e-3
 
 
+WHOLE = """
+@triton.jit
+def codes(x, out, sums):
+    i = tl.arange(0, 16)
+    at = i[:, None] * 16 + i[None, :]
+    value = (tl.load(x + at) * 40).to(tl.int8)
+    tl.store(out + at, value)
+    tl.store(sums + at, tl.dot(value, tl.trans(value), out_dtype=tl.int32))
+
+def run(x, y):
+    out, sums = torch.zeros(16, 16, dtype=torch.int8), torch.zeros(16, 16, dtype=torch.int32)
+    codes[(1,)](x, out, sums)
+    return {"out": out, "sums": sums}
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "codes_right", "sums_right"), [("kernels", True, True), ("integers", False, False), ("products", True, False)]
+)
+def test_whole_numbers_are_put_off_by_changing_places(cage: Cage, what: str, codes_right: bool, sums_right: bool) -> None:
+    args = {**ENTRY, "perturbed": {"what": what, "share": 1e-3}}
+    shapes = {"out": ("I8", (SIDE, SIDE)), "sums": ("I32", (SIDE, SIDE))}
+    result = cage.run(ACCURACY, args, {"tree": pack({"work.py": (HEAD + WHOLE).encode()}), "inputs": inputs()}, shapes)
+    assert result.ok, result.text
+    x = np.random.default_rng(3).standard_normal((SIDE, SIDE), dtype=np.float32)
+    codes = (x * np.float32(40)).astype(np.int8)
+    sums = codes.astype(np.int32) @ codes.astype(np.int32).T
+    made, total = (
+        np.frombuffer(result.output, kind, SIDE * SIDE, result.layout.slots[name].offset).reshape(SIDE, SIDE)
+        for name, kind in (("out", np.int8), ("sums", np.int32))
+    )
+    assert ((made == codes).all(), (total == sums).all()) == (codes_right, sums_right)
+    assert sorted(made.flat) == sorted(codes.flat)
+
+
 def test_an_emulator_that_is_changed_and_put_back_is_not_intact(cage: Cage) -> None:
     swap = (
         "from sandboxes.runtime import interpreter; stock = interpreter.multiply; interpreter.multiply = lambda a, b, p: a @ b; "

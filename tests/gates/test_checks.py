@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infra_agent.gates import checks, reading
+from infra_agent.gates import checks, own_work, reading
+from infra_agent.gates.own_work import Perturbations
 from infra_agent.judge.records import DeterminismRecord, RanRecord, RepeatRecord
 from infra_agent.judge.tensors import CompareRecord, StageRecord
 from infra_agent.task.repository import for_task
@@ -116,12 +117,40 @@ OFF, STILL_RIGHT = compared(1e-2), compared(1e-5)
     (compared(0, "crashed", ending="signal 11"), OFF, OFF, "not_own_work"),
 ])  # fmt: skip
 def test_own_work(kernels: CompareRecord, products: CompareRecord | None, base: CompareRecord | None, kind: str | None) -> None:
-    check = checks.own_work(kernels, products, base)
+    check = own_work.judge(Perturbations(kernels, products=products, base_products=base))
     assert (check.status, check.kind) == ("fail" if kind else "pass", kind)
 
 
 def test_own_work_that_ran_out_of_time_decides_nothing() -> None:
-    assert checks.own_work(compared(0, "timeout"), OFF, OFF).status == "inconclusive"
+    found = Perturbations(compared(0, "timeout"), products=OFF, base_products=OFF)
+    assert own_work.judge(found).status == "inconclusive"
+
+
+def whole(record: CompareRecord) -> CompareRecord:
+    """The same of a stage of whole numbers."""
+    return record.model_copy(update={"stages": {name: stage.model_copy(update={"dtype": "int8"}) for name, stage in record.stages.items()}})
+
+
+@pytest.mark.parametrize(("kernels", "integers", "status"), [
+    (whole(STILL_RIGHT), whole(OFF), "pass"),
+    (whole(STILL_RIGHT), whole(STILL_RIGHT), "fail"),
+    (whole(STILL_RIGHT), compared(0, "crashed", ending="signal 11"), "inconclusive"),
+    (whole(OFF), compared(0, "crashed", ending="signal 11"), "pass"),
+    (STILL_RIGHT, whole(OFF), "fail"),
+])  # fmt: skip
+def test_whole_numbers_may_change_places_instead(kernels: CompareRecord, integers: CompareRecord, status: str) -> None:
+    assert own_work.judge(Perturbations(kernels, integers)).status == status
+
+
+@pytest.mark.parametrize(("base", "base_products", "status"), [
+    (compared(2e-2), OFF, "fail"),
+    (OFF, OFF, "pass"),
+    (STILL_RIGHT, OFF, "fail"),
+    (STILL_RIGHT, STILL_RIGHT, "pass"),
+])  # fmt: skip
+def test_a_stage_is_made_of_dots_if_they_change_it_in_base(base: CompareRecord, base_products: CompareRecord, status: str) -> None:
+    """Base may have it wrong as it is: that is what the task is about."""
+    assert own_work.judge(Perturbations(OFF, None, STILL_RIGHT, base_products, base)).status == status
 
 
 @pytest.mark.parametrize(("ending", "kind"), [

@@ -29,6 +29,13 @@ SWAPS = {
     "floor": ("judge/suspicion.py", 'set_s(restart, "candidate")', 'set_s(restart, "base")', PURE),
     "late": ("judge/suspicion.py", '= ("base", "again")', '= ("candidate",)', PURE),
     "builds": ("gates/checks.py", "builds_kind.assess(record, path)", "builds_kind.assess(base, path)", PURE),
+    "own work": (
+        "gates/own_work.py",
+        "if found.products and stage in right(found.products)",
+        "if stage in right(found.base_products)",
+        PURE,
+    ),
+    "dots": ("gates/own_work.py", "_differs(found.base, found.base_products, stage)", "_differs(found.base, found.products, stage)", PURE),
     "trees": (
         "judge/standing.py",
         '"base": of_base, "candidate": collector.builds.packed(tree)',

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infra_agent.gates import checks
+from infra_agent.gates import checks, own_work
+from infra_agent.gates.own_work import Perturbations
 from infra_agent.gates.proposal import ProposalGate
 from infra_agent.judge import measure, seeds, standing, statistics, tensors
 from infra_agent.judge.builds import BuildRecord
@@ -19,6 +20,7 @@ from infra_agent.task.repository import for_task
 from infra_agent.task.spec import Static, Timing
 from infra_agent.task.tree import digest, read_folder
 from tests.conftest import ROOT
+from tests.gates.test_checks import compared
 from tests.judge.test_static import kernel
 from tests.judge.test_static import record as compiled
 from tests.judge.test_timing import SHORT, TASK, line, record, restart
@@ -86,6 +88,13 @@ def test_a_product_lost_by_the_candidate_is_a_loss() -> None:
     kept, lost = compiled(kernel()), compiled(kernel(dots=(), tensor_core_instructions=0))
     assert checks.static(lost, kept, Static(case="c")).kind == "lost_tensor_cores"
     assert checks.static(kept, lost, Static(case="c")).status == "pass"
+
+
+def test_what_base_makes_of_dots_is_asked_of_base() -> None:
+    right, off = compared(1e-5), compared(1e-2)
+    assert own_work.judge(Perturbations(off, products=right, base_products=off)).status == "fail"
+    assert own_work.judge(Perturbations(off, products=off, base_products=right)).status == "pass"
+    assert own_work.judge(Perturbations(off, products=right, base_products=off, base=off)).status == "pass"
 
 
 @pytest.fixture(scope="module")
